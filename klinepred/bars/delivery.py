@@ -1,0 +1,42 @@
+"""In: what a source could get. Out: `Delivery`, the raw bars of some symbols with the failures of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+Status = Literal["ok", "unchanged", "rate-limited", "unknown-symbol", "rejected", "failed"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a symbol came with no bars, or with fewer than it should have."""
+
+    status: Status
+    message: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Raw bars one source delivered for a group of symbols; nothing is checked yet.
+
+    Attributes
+    ----------
+    frame
+        `klinepred.schema.BAR_SCHEMA` exactly: symbol, ts (bar open, UTC, us), open, high, low, close, volume. Any
+        order; duplicates, nulls, NaN, off-grid and out-of-session rows allowed: `clean` decides about them.
+    source
+        Provenance in words, for the commit: `yahoo (yfinance 1.7.0)`, `file spy.csv sha256:…`, `simulate seed=7`.
+    failures
+        By symbol.
+    remarks
+        Lines for the user, such as a clamped start date with both dates.
+    """
+
+    frame: pl.DataFrame
+    source: str
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""In: symbols, files or a seed. Out: raw bars as `Delivery` objects, unchecked."""

@@ -1,0 +1,299 @@
+"""In: a calendar name, trading hours, bars. Out: sessions, the 5-minute grid they expect, each bar's place on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from klinepred.errors import CalendarError
+from klinepred.schema import BAR_MINUTES, CALENDAR, TS
+
+Hours = Literal["regular", "extended"]
+
+# Pre- and post-market trading of US equities as NYSE, Nasdaq and Cboe run it: 04:00 to 20:00 New York, on half days
+# to 17:00. exchange_calendars knows regular hours only.
+EXTENDED: Final[dict[str, tuple[int, int, int]]] = {"XNYS": (4, 20, 17), "XNAS": (4, 20, 17)}
+FIRST_DAY: Final = date(1990, 1, 1)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """By which sessions a symbol trades: an `exchange_calendars` name and regular or extended hours.
+
+    `str(clock)` is the value of the `calendar` column of `Bars`: `XNYS`, `24/7`, `XNYS+extended`.
+    """
+
+    calendar: str
+    hours: Hours = "regular"
+
+    def __str__(self) -> str:
+        return self.calendar if self.hours == "regular" else f"{self.calendar}+extended"
+
+    @classmethod
+    def parse(cls, text: str) -> Clock:
+        """The clock whose `str` is `text`."""
+        name, _, hours = text.partition("+")
+        return cls(name, "extended" if hours == "extended" else "regular")
+
+    @property
+    def zone(self) -> str:
+        """IANA name of the venue's time zone."""
+        return str(_exchange(self.calendar).tz)
+
+
+@lru_cache(maxsize=32)
+def _exchange(name: str):  # type: ignore[no-untyped-def]  # exchange_calendars has no annotations
+    import exchange_calendars as xc
+
+    names = xc.get_calendar_names(include_aliases=True)
+    if name not in names:
+        import difflib
+
+        near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.5)
+        raise CalendarError(
+            f"calendar {name!r}",
+            expected="a calendar of exchange_calendars, such as XNYS, XNAS, XLON, XHKG, XSHG, CMES, 24/7",
+            got=f"{name!r}, which it does not know",
+            do=f"use --calendar with one of: {', '.join(near) or 'XNYS, 24/7'}",
+        )
+    default = xc.get_calendar(name)
+    low = default.bound_min()
+    start = max(low.date(), FIRST_DAY) if low is not None else FIRST_DAY
+    # 24/7 and its like know no end; the others end with their last recorded holidays
+    high = default.bound_max()
+    wish = datetime.now(UTC).date() + timedelta(days=3 * 366)
+    end = min(high.date(), wish) if high is not None else wish
+    return xc.get_calendar(name, start=start.isoformat(), end=end.isoformat())
+
+
+@lru_cache(maxsize=32)
+def segments(clock: Clock) -> pl.DataFrame:
+    """Every stretch of uninterrupted trading that the calendar knows, one row each, in time order.
+
+    Returns
+    -------
+    polars.DataFrame
+        `session` (Date), `open`, `close` (Datetime us UTC; close exclusive), `first_bar` (Int32, index of the first
+        bar within its session), `session_bars` (Int32, bars expected in the whole session), `first_slot` (Int64,
+        running number of the first bar on the calendar's grid; consecutive slots = nothing missing between). A lunch
+        break makes two rows of one session.
+
+    Raises
+    ------
+    CalendarError
+        The calendar is not known, or has no extended hours.
+    """
+    exchange = _exchange(clock.calendar)
+    table = exchange.schedule
+    stamps = pl.DataFrame(
+        {
+            "session": pl.Series(table.index.to_numpy()).cast(pl.Date),
+            **{
+                name: pl.Series(table[name].dt.tz_convert(None).to_numpy())
+                .cast(pl.Datetime("us"))
+                .dt.replace_time_zone("UTC")
+                for name in ("open", "close", "break_start", "break_end")
+            },
+        }
+    )
+    if clock.hours == "extended":
+        stamps = _extend(stamps, clock, str(exchange.tz))
+    whole = stamps.filter(pl.col("break_start").is_null()).select("session", "open", "close")
+    broken = stamps.filter(pl.col("break_start").is_not_null())
+    pieces = pl.concat(
+        [
+            whole,
+            broken.select("session", "open", pl.col("break_start").alias("close")),
+            broken.select("session", pl.col("break_end").alias("open"), "close"),
+        ]
+    ).sort("open")
+    minutes = (pl.col("close") - pl.col("open")).dt.total_minutes()
+    return (
+        pieces.with_columns(bars=(minutes + BAR_MINUTES - 1) // BAR_MINUTES)
+        .with_columns(
+            first_bar=(pl.col("bars").cum_sum() - pl.col("bars")).over("session").cast(pl.Int32),
+            session_bars=pl.col("bars").sum().over("session").cast(pl.Int32),
+            first_slot=(pl.col("bars").cum_sum() - pl.col("bars")).cast(pl.Int64),
+        )
+        .drop("bars")
+    )
+
+
+def _extend(stamps: pl.DataFrame, clock: Clock, zone: str) -> pl.DataFrame:
+    if clock.calendar not in EXTENDED:
+        raise CalendarError(
+            f"extended hours of {clock.calendar}",
+            expected=f"--hours extended with one of {', '.join(sorted(EXTENDED))}",
+            got=f"{clock.calendar}, whose pre- and post-market hours klinepred does not know",
+            do="use --hours regular",
+        )
+    first, last, early = EXTENDED[clock.calendar]
+    noon = pl.col("close").dt.convert_time_zone(zone)
+    half = (noon.dt.hour().cast(pl.Int32) * 60 + noon.dt.minute()) < 16 * 60
+    day = pl.col("session").cast(pl.Datetime("us"))
+
+    def at(hour: pl.Expr) -> pl.Expr:
+        return (day + pl.duration(hours=hour)).dt.replace_time_zone(zone).dt.convert_time_zone("UTC")
+
+    return stamps.with_columns(open=at(pl.lit(first)), close=at(pl.when(half).then(early).otherwise(last)))
+
+
+PLACE: Final = ("session", "bar", "session_bars", "slot", "segment")
+
+
+def place(bars: pl.DataFrame) -> pl.DataFrame:
+    """Say for each row where on its calendar's grid it lies.
+
+    Parameters
+    ----------
+    bars
+        At least `ts` (Datetime us UTC) and `calendar` (text of a `Clock`); any order, which is kept.
+
+    Returns
+    -------
+    polars.DataFrame
+        `bars` with `session` (Date), `bar` (Int32, 0 = first bar of the session), `session_bars` (Int32),
+        `slot` (Int64: two rows are neighbours with nothing missing between iff their slots differ by one) and
+        `segment` (Int32: rows of one segment have no market break between them). All are null where the market is
+        closed or `ts` is off the grid.
+    """
+    clocks = bars.get_column(CALENDAR).unique().to_list()
+    if len(clocks) == 1:
+        return _place(bars, Clock.parse(clocks[0]))
+    rows = bars.with_row_index("_row")
+    parts = [_place(part, Clock.parse(str(key[0]))) for key, part in rows.group_by(CALENDAR, maintain_order=True)]
+    return pl.concat(parts).sort("_row").drop("_row") if parts else _place(bars, Clock("24/7"))
+
+
+def _place(bars: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+    pieces = (
+        segments(clock)
+        .with_columns(_break=pl.col("open") != pl.col("close").shift(1))
+        .with_columns(segment=pl.col("_break").fill_null(True).cum_sum().cast(pl.Int32))
+    )
+    span = bars.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
+    if span[0] is not None:
+        _covered(clock, span[0], span[1])
+    row = "_place_row"
+    ordered = bars.with_row_index(row).sort("ts")
+    joined = ordered.join_asof(
+        pieces.rename({"open": "_open", "close": "_close", "session": "_session"}).drop("_break"),
+        left_on="ts",
+        right_on="_open",
+        strategy="backward",
+        check_sortedness=False,
+    )
+    past = (pl.col("ts") - pl.col("_open")).dt.total_microseconds()
+    step = BAR_MINUTES * 60_000_000
+    inside = (pl.col("ts") < pl.col("_close")) & (past % step == 0)
+    index = past // step
+    placed = joined.with_columns(
+        session=pl.when(inside).then("_session"),
+        bar=pl.when(inside).then(pl.col("first_bar") + index.cast(pl.Int32)),
+        slot=pl.when(inside).then(pl.col("first_slot") + index),
+        session_bars=pl.when(inside).then("session_bars"),
+        segment=pl.when(inside).then("segment"),
+    )
+    return placed.sort(row).select(*bars.columns, *PLACE)
+
+
+def _covered(clock: Clock, low: datetime, high: datetime) -> None:
+    table = segments(clock)
+    first, last = table["open"][0], table["close"][-1]
+    if low < first - timedelta(days=7) or high >= last + timedelta(days=7):
+        raise CalendarError(
+            f"calendar {clock}",
+            expected=f"bars between {first:%Y-%m-%d} and {last:%Y-%m-%d}, the span its holidays are recorded for",
+            got=f"bars from {low:%Y-%m-%d %H:%M} to {high:%Y-%m-%d %H:%M} UTC",
+            do="check the time stamps (unit, zone) of the source, or use another calendar",
+        )
+
+
+def grid(clock: Clock, start: datetime, end: datetime) -> pl.DataFrame:
+    """Every bar the calendar expects with `start <= ts < end`.
+
+    Returns
+    -------
+    polars.DataFrame
+        `ts` (Datetime us UTC, bar opens), `session` (Date), `bar` (Int32), `slot` (Int64), in time order.
+    """
+    step = timedelta(minutes=BAR_MINUTES)
+    pieces = segments(clock).filter((pl.col("close") > start) & (pl.col("open") < end))
+    return (
+        pieces.with_columns(ts=pl.datetime_ranges("open", "close", interval=step, closed="left"))
+        .explode("ts", empty_as_null=False)
+        .with_columns(_index=((pl.col("ts") - pl.col("open")).dt.total_minutes() // BAR_MINUTES))
+        .select(
+            pl.col("ts").cast(TS),
+            "session",
+            bar=(pl.col("first_bar") + pl.col("_index")).cast(pl.Int32),
+            slot=pl.col("first_slot") + pl.col("_index"),
+        )
+        .filter((pl.col("ts") >= start) & (pl.col("ts") < end))
+    )
+
+
+def expected_after(clock: Clock, ts: datetime, steps: int = 1) -> datetime:
+    """Open of the bar that the calendar expects `steps` bars after the bar opening at `ts`.
+
+    Raises
+    ------
+    CalendarError
+        `ts` is no bar of this calendar, or the calendar ends before the answer.
+    """
+    here = place(pl.DataFrame({"ts": [ts], CALENDAR: [str(clock)]}, schema={"ts": TS, CALENDAR: pl.String}))
+    slot = here["slot"][0]
+    if slot is None:
+        raise CalendarError(
+            f"calendar {clock}",
+            expected="the open of one of its bars",
+            got=f"{ts:%Y-%m-%dT%H:%M:%SZ}, when the market is closed or no bar opens",
+            do="pass the open of a stored bar",
+        )
+    wanted = int(slot) + steps
+    piece = segments(clock).filter(pl.col("first_slot") <= wanted).tail(1)
+    answer: datetime = piece["open"][0] + timedelta(minutes=BAR_MINUTES) * (wanted - int(piece["first_slot"][0]))
+    if answer >= piece["close"][0]:
+        raise CalendarError(
+            f"calendar {clock}",
+            expected=f"a bar after {ts:%Y-%m-%dT%H:%M:%SZ}",
+            got=f"the end of the recorded calendar at {piece['close'][0]:%Y-%m-%d}",
+            do="install a newer exchange_calendars",
+        )
+    return answer
+
+
+def newest_finished(clock: Clock, now: datetime) -> datetime | None:
+    """Open of the newest bar that is finished at `now` (its close is not after `now`); None before the calendar."""
+    step = timedelta(minutes=BAR_MINUTES)
+    pieces = segments(clock).filter(pl.col("open") + step <= now).tail(1)
+    if pieces.is_empty():
+        return None
+    start, close = pieces["open"][0], pieces["close"][0]
+    bars = min((now - start) // step, -((start - close) // step))
+    answer: datetime = start + step * (bars - 1)
+    return answer
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The IANA zone `name`.
+
+    Raises
+    ------
+    CalendarError
+        There is no such zone.
+    """
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise CalendarError(
+            f"time zone {name!r}",
+            expected="an IANA name such as America/New_York or UTC",
+            got=repr(name),
+            do="use --tz with the zone the time stamps were written in",
+        ) from error

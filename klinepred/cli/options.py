@@ -1,0 +1,123 @@
+"""In: nothing. Out: the options that several commands share, and the clock, pipeline and log they stand for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from klinepred.config import load_pipeline
+from klinepred.errors import UsageError
+from klinepred.paths import Workspace
+from klinepred.settings import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+workspace_option = click.option(
+    "-w",
+    "--workspace",
+    "workspace",
+    type=click.Path(path_type=Path),
+    default=".",
+    help="Folder to work in (default: .).",
+)
+pipeline_option = click.option(
+    "-p", "--pipeline", "pipeline", default="us-equities-5m", show_default=True, help="Name or path of a pipeline."
+)
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting of the pipeline; may be repeated."
+)
+now_option = click.option(
+    "--now", "now", metavar="TS", help="Replay: pretend it is TS (ISO 8601, UTC unless it has an offset)."
+)
+
+
+def common(function: F) -> F:
+    """-w, -q, -v: every command has them."""
+    function = click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")(function)
+    function = click.option("-q", "--quiet", is_flag=True, help="Only errors on stderr.")(function)
+    return workspace_option(function)
+
+
+def start(workspace: Path, *, quiet: bool, verbose: bool) -> Workspace:
+    """Set up the log on stderr and open the workspace."""
+    talk(quiet=quiet, verbose=verbose)
+    return Workspace(workspace)
+
+
+def talk(*, quiet: bool, verbose: bool) -> None:
+    """Send the log of klinepred to stderr, one plain line a record; `quiet` leaves errors only."""
+    log = logging.getLogger("klinepred")
+    log.handlers.clear()
+    handler = _Echo()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
+    log.propagate = False
+
+
+class _Echo(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        mark = "warning: " if record.levelno == logging.WARNING else ""
+        click.echo(mark + self.format(record), err=True)
+
+
+def read_pipeline(name: str, overrides: tuple[str, ...], space: Workspace) -> Pipeline:
+    """The pipeline with its overrides; settings without effect are warned of."""
+    run = load_pipeline(name, overrides=overrides, workspace=space)
+    for line in run.ignored():
+        logging.getLogger("klinepred").warning(line)
+    return run
+
+
+def parse_ts(text: str | None, *, option: str) -> datetime | None:
+    """ISO 8601 to an aware UTC datetime; a stamp without offset is UTC.
+
+    Raises
+    ------
+    UsageError
+        The text is no such stamp.
+    """
+    if text is None:
+        return None
+    try:
+        stamp = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text}",
+            expected="a date or an ISO 8601 stamp such as 2025-08-28T22:00:00Z",
+            got=repr(text),
+            do=f"write {option} 2025-08-28T22:00:00Z",
+        ) from error
+    return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
+
+
+def parse_symbols(text: str | None) -> tuple[str, ...]:
+    """`A,B` or `@FILE` (one or more a line, `#` starts a comment) to symbols, letter for letter, without repeats.
+
+    Raises
+    ------
+    UsageError
+        The file does not exist, or no symbol is left.
+    """
+    if text is None:
+        return ()
+    body = text
+    if text.startswith("@"):
+        path = Path(text[1:])
+        if not path.is_file():
+            raise UsageError(
+                f"--symbols {text}", expected="a text file of symbols", got="no such file", do="check the path after @"
+            )
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        body = ",".join(line.partition("#")[0] for line in lines)
+    symbols = tuple(dict.fromkeys(part.strip() for part in body.replace("\n", ",").split(",") if part.strip()))
+    if not symbols:
+        raise UsageError(
+            f"--symbols {text}", expected="at least one symbol", got="none", do="write --symbols AAPL,MSFT or @FILE"
+        )
+    return symbols

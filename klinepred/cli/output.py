@@ -1,0 +1,145 @@
+"""In: rows or a report. Out: a table for people, or CSV, JSON, Parquet, on stdout or in a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from klinepred.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+F = TypeVar("F")
+FORMATS = ("table", "csv", "json", "parquet")
+
+
+def format_options(function: Any) -> Any:
+    """--format and -o, for commands that put out rows."""
+    function = click.option(
+        "-o",
+        "--output",
+        "output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write to FILE instead of stdout.",
+    )(function)
+    return click.option(
+        "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How rows come out."
+    )(function)
+
+
+def write_rows(
+    frame: pl.DataFrame, *, form: str, output: Path | None, title: str = "", last: int | None = None
+) -> None:
+    """Put `frame` out.
+
+    Parameters
+    ----------
+    form
+        table, csv, json (a list of objects) or parquet (needs `output`, or a stdout that is no terminal).
+    last
+        A table shows only this many last rows and says so.
+    """
+    if form == "table":
+        shown = frame if last is None else frame.tail(last)
+        text = table(shown, title=title)
+        if shown.height < frame.height:
+            text += f"last {shown.height} of {frame.height} rows; all of them with --format csv|json|parquet\n"
+        _emit(text.encode(), output)
+    elif form == "csv":
+        _emit(_plain(frame).write_csv().encode(), output)
+    elif form == "json":
+        _emit((json.dumps(_plain(frame).to_dicts(), ensure_ascii=False, allow_nan=False) + "\n").encode(), output)
+    else:
+        if output is None and sys.stdout.isatty():
+            raise UsageError(
+                "--format parquet",
+                expected="-o FILE, or stdout sent into a file",
+                got="a terminal",
+                do="add -o rows.parquet",
+            )
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        _emit(buffer.getvalue(), output)
+
+
+def write_json(report: Any, *, output: Path | None = None) -> None:
+    """Put `report` out as JSON; stamps as 2026-06-10T13:30:00Z, no NaN."""
+    _emit((json.dumps(report, ensure_ascii=False, allow_nan=False, default=_json, indent=1) + "\n").encode(), output)
+
+
+def table(frame: pl.DataFrame, *, title: str = "") -> str:
+    """`frame` as text with aligned columns, as wide as the terminal; colours only on a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(
+        title=Text(title) if title else None, title_justify="left", header_style="bold", box=None, pad_edge=False
+    )
+    for name, dtype in frame.schema.items():
+        grid.add_column(Text(name), justify="right" if dtype.is_numeric() else "left", overflow="fold")
+    for row in frame.iter_rows():
+        grid.add_row(*(Text(_cell(value)) for value in row))
+    terminal = sys.stdout.isatty()
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 160, highlight=False)
+    console.print(grid)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.6g}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%MZ}"
+    return str(value)
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    stamps = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
+    days = [name for name, dtype in frame.schema.items() if dtype == pl.Date]
+    floats = [name for name, dtype in frame.schema.items() if dtype.is_float()]
+    return frame.with_columns(
+        *(pl.col(name).dt.strftime("%Y-%m-%dT%H:%M:%SZ") for name in stamps),
+        *(pl.col(name).cast(pl.String) for name in days),
+        *(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats),
+    )
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def _emit(payload: bytes, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.buffer.write(payload)
+        sys.stdout.buffer.flush()
+        return
+    from klinepred.paths import write_atomic
+
+    try:
+        write_atomic(output, payload)
+    except OSError as error:
+        raise UsageError(
+            f"-o {output}", expected="a file that can be written", got=str(error), do="name another file"
+        ) from error
+    click.echo(f"wrote {output}", err=True)

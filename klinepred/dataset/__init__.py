@@ -1,0 +1,1 @@
+"""In: features and closes. Out: targets, parts, a scaler and sequences."""

@@ -1,0 +1,78 @@
+"""In: what was expected, what came instead, what to do. Out: exceptions that say exactly that, with an exit code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KlinepredError(Exception):
+    """A failure the user can act on; its text has the parts *expected*, *got* and *do this*.
+
+    Parameters
+    ----------
+    summary
+        One line that names the thing at fault.
+    expected, got, do
+        What klinepred needed, what it found, and the next step for the user.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, summary: str, *, expected: str, got: str, do: str) -> None:
+        self.summary = summary
+        self.expected = expected
+        self.got = got
+        self.do = do
+        super().__init__(summary)
+
+    def __str__(self) -> str:
+        return f"{self.summary}\n  expected: {self.expected}\n  got:      {self.got}\n  do this:  {self.do}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.summary, self.expected, self.got, self.do)
+
+
+def _rebuild(kind: type[KlinepredError], summary: str, expected: str, got: str, do: str) -> KlinepredError:
+    return kind(summary, expected=expected, got=got, do=do)
+
+
+class UsageError(KlinepredError):
+    """The command was typed in a way that cannot be carried out (a path that does not exist included)."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A pipeline file, a preset or an override is not valid."""
+
+
+class CalendarError(UsageError):
+    """A calendar, trading hours or a time zone is not known, or does not cover the dates asked for."""
+
+
+class SourceError(KlinepredError):
+    """A source of bars (file, Yahoo, exchange) could not deliver, or delivered something unreadable."""
+
+
+class BarsError(KlinepredError):
+    """A frame of bars breaks a guarantee of the type `Bars`."""
+
+
+class StoreError(KlinepredError):
+    """The bar store is absent, empty, locked, or cannot be written."""
+
+
+class FeatureError(KlinepredError):
+    """A feature is not known, or cannot be computed on these bars."""
+
+
+class DatasetError(KlinepredError):
+    """The bars are not enough, or not of the kind, that training or prediction needs."""
+
+
+class ModelError(KlinepredError):
+    """A bundle is absent, foreign, damaged, or does not fit the features at hand."""
+
+
+class TrainingError(KlinepredError):
+    """Training could not start or go on."""

@@ -1,0 +1,1 @@
+"""In: a bundle and a dataset. Out: the verdict beside naive baselines, and the report."""

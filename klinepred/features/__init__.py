@@ -1,0 +1,1 @@
+"""In: bars. Out: the 50 causal features."""

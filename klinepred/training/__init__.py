@@ -1,0 +1,1 @@
+"""In: a dataset and settings. Out: a trained bundle, a checkpoint and an MLflow run."""
