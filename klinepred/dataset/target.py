@@ -1,0 +1,140 @@
+"""In: closes on their calendars' grids. Out: the target of each bar, its unit of volatility, the kind of step ahead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from klinepred.calendar import Clock, place, segments
+from klinepred.schema import CALENDAR
+from klinepred.settings import DatasetSettings
+
+WITHIN: Final = 0
+BREAK: Final = 1
+KINDS: Final = ("within", "break")
+"""Kinds of step: inside a stretch of trading, or across a market break (overnight, weekend, lunch)."""
+
+WITHIN_BARS, WITHIN_LEAST = 78, 26
+BREAK_STEPS, BREAK_LEAST = 20, 5
+FLOOR: Final = 1e-6
+"""Volatility below a hundredth of a basis point per step is no unit to measure a return in: no target."""
+QUORUM: Final = 5
+"""Fewest symbols of the universe with a target at one time for a relative target to mean anything."""
+
+
+def add_targets(closes: pl.DataFrame, settings: DatasetSettings, *, universe: tuple[str, ...]) -> pl.DataFrame:
+    """Compute targets for every bar.
+
+    The raw return of bar t is log(close[t+h] / close[t]), h = `settings.horizon`. It exists only where both ends are
+    stored bars and every bar the calendar expects between them is stored too. Its unit is the trailing root mean
+    square of one-bar returns of the same kind of step, known at the close of t: over the last 78 bars within a
+    session (at least 26 steps), over the last 20 overnight steps (at least 5), over the last 20 lunch steps.
+    A step over h > 1 bars has the root of the summed squares as its unit.
+
+    Parameters
+    ----------
+    closes
+        symbol, ts, close, calendar; sorted by symbol and ts, unique.
+    universe
+        The symbols whose mean a relative target is taken against.
+
+    Returns
+    -------
+    polars.DataFrame
+        `closes` with session, bar, slot, segment; `kind` (Int8, of the step AHEAD, by the calendar, so that the last
+        bar has one); `vol` (Float64, the unit of the step ahead); `ret` (Float64, raw log return); `raw` (ret / vol);
+        `y` (raw, or raw minus the universe's mean at that time where at least 5 symbols have one);
+        `last_session`, `first_session` (Date: of the target bar t+h, of bar t+1). Null = does not exist.
+    """
+    h = settings.horizon
+    frame = _ahead(place(closes), h)
+    linked = pl.col("slot") == pl.col("slot").shift(1).over("symbol") + 1
+    lunch = pl.col("session") == pl.col("session").shift(1).over("symbol")
+    group = (
+        pl.when(~linked)
+        .then(None)
+        .when(pl.col("segment") == pl.col("segment").shift(1).over("symbol"))
+        .then(0)
+        .when(lunch)
+        .then(2)
+        .otherwise(1)
+    )
+    log_close = pl.col("close").log()
+    frame = frame.with_columns(
+        _group=group.cast(pl.Int8), _square=((log_close - log_close.shift(1).over("symbol")) ** 2)
+    ).with_columns(
+        _within=pl.when(pl.col("_group") == 0)
+        .then("_square")
+        .rolling_mean(WITHIN_BARS, min_samples=WITHIN_LEAST)
+        .over("symbol"),
+    )
+    for number, name in ((1, "_overnight"), (2, "_lunch")):
+        frame = _trailing_breaks(frame, number, name)
+    ahead = pl.lit(h, pl.Int32)
+    crossed = (pl.col("_segment_ahead") - pl.col("segment")).cast(pl.Int32)
+    broken = pl.when(pl.col("_session_ahead") != pl.col("session")).then("_overnight").otherwise("_lunch")
+    square = (
+        pl.when(crossed == 0)
+        .then(ahead * pl.col("_within"))
+        .when(ahead > crossed)
+        .then(broken * crossed + (ahead - crossed) * pl.col("_within"))
+        .otherwise(broken * crossed)
+    )
+    vol = square.clip(lower_bound=0.0).sqrt()
+    whole = pl.col("slot").shift(-h).over("symbol") == pl.col("slot") + h
+    frame = frame.with_columns(
+        kind=(crossed > 0).cast(pl.Int8),
+        vol=pl.when(vol >= FLOOR).then(vol),
+        ret=pl.when(whole).then(log_close.shift(-h).over("symbol") - log_close),
+        last_session=pl.when(whole).then(pl.col("session").shift(-h).over("symbol")),
+        first_session=pl.when(whole).then(pl.col("session").shift(-1).over("symbol")),
+    ).with_columns(raw=pl.col("ret") / pl.col("vol"))
+    if settings.steps == "within-session":
+        frame = frame.with_columns(raw=pl.when(pl.col("kind") == WITHIN).then("raw"))
+    return _relative(frame, universe) if settings.target == "relative" else frame.with_columns(y=pl.col("raw"))
+
+
+def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:
+    """Session and segment of the bar that the calendar expects h bars after each row."""
+    parts = []
+    for (name,), part in frame.with_row_index("_row").group_by(CALENDAR, maintain_order=True):
+        table = segments(Clock.parse(str(name)))
+        at = np.searchsorted(table["first_slot"].to_numpy(), part["slot"].to_numpy() + h, side="right") - 1
+        parts.append(
+            part.with_columns(_session_ahead=table["session"].gather(at), _segment_ahead=table["segment"].gather(at))
+        )
+    return pl.concat(parts).sort("_row").drop("_row")
+
+
+def _trailing_breaks(frame: pl.DataFrame, number: int, name: str) -> pl.DataFrame:
+    """Mean square of the last 20 steps of one kind of break, carried on until the next one is known."""
+    steps = (
+        frame.lazy()
+        .filter(pl.col("_group") == number)
+        .select(
+            "symbol",
+            "ts",
+            pl.col("_square").rolling_mean(BREAK_STEPS, min_samples=BREAK_LEAST).over("symbol").alias(name),
+        )
+        .collect()
+    )
+    return frame.join(steps, on=["symbol", "ts"], how="left", maintain_order="left").with_columns(
+        pl.col(name).forward_fill().over("symbol")
+    )
+
+
+def _relative(frame: pl.DataFrame, universe: tuple[str, ...]) -> pl.DataFrame:
+    keys = ["ts", "kind"]
+    means = (
+        frame.lazy()
+        .filter(pl.col("symbol").is_in(list(universe)) & pl.col("raw").is_not_null())
+        .sort("ts", "symbol")
+        .group_by(keys, maintain_order=True)
+        .agg(_mean=pl.col("raw").mean(), _count=pl.len())
+        .filter(pl.col("_count") >= QUORUM)
+        .collect()
+    )
+    joined = frame.join(means, on=keys, how="left", maintain_order="left")
+    return joined.with_columns(y=pl.col("raw") - pl.col("_mean"))

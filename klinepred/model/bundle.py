@@ -1,0 +1,196 @@
+"""In: a trained network and all that prediction needs. Out: a folder of safetensors and JSON, and back; no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from klinepred.dataset.scale import Scaler
+from klinepred.dataset.split import Split
+from klinepred.errors import ModelError
+from klinepred.model.calibration import Calibration
+from klinepred.model.lstm import Network, build_network
+from klinepred.paths import write_atomic
+from klinepred.settings import DatasetSettings, ModelSettings
+
+FORMAT: Final = 1
+WEIGHTS: Final = "weights.safetensors"
+TABLE: Final = "bundle.json"
+
+
+@dataclass(frozen=True)
+class ModelBundle:
+    """What `predict` needs.
+
+    Attributes
+    ----------
+    network
+        On the CPU, in eval mode.
+    features
+        Name of the feature set, its names in order and its fingerprint.
+    calendars
+        By symbol of the universe, text of its `Clock`.
+    pipeline
+        The resolved pipeline as plain values; empty when trained without one.
+    provenance
+        run_id, created, klinepred, torch, store_version, commit, device, precision … whatever was known.
+    """
+
+    network: Network
+    model: ModelSettings
+    dataset: DatasetSettings
+    feature_set: str
+    feature_names: tuple[str, ...]
+    fingerprint: str
+    universe: tuple[str, ...]
+    calendars: dict[str, str]
+    scaler: Scaler
+    split: Split
+    calibration: Calibration
+    pipeline: dict[str, Any]
+    provenance: dict[str, Any]
+    name: str = ""
+
+    @property
+    def run_id(self) -> str:
+        """MLflow run that made it; empty when there was none."""
+        return str(self.provenance.get("run_id", ""))
+
+
+def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
+    """Write `bundle` as `folder`, which appears whole or not at all.
+
+    Raises
+    ------
+    ModelError
+        The folder exists already, or cannot be written (the old state stays).
+    """
+    from safetensors.torch import save
+
+    if folder.exists():
+        raise ModelError(
+            f"model {folder}", expected="a folder that does not exist yet", got="one that does", do="name another"
+        )
+    payload = save({name: tensor.contiguous() for name, tensor in bundle.network.state_dict().items()})
+    table = {
+        "klinepred_bundle": FORMAT,
+        "weights_sha256": hashlib.sha256(payload).hexdigest(),
+        "model": bundle.model.model_dump(mode="json"),
+        "dataset": bundle.dataset.model_dump(mode="json"),
+        "features": {
+            "set": bundle.feature_set,
+            "names": list(bundle.feature_names),
+            "fingerprint": bundle.fingerprint,
+        },
+        "universe": list(bundle.universe),
+        "calendars": bundle.calendars,
+        "scaler": bundle.scaler.to_dict(),
+        "split": bundle.split.to_dict(),
+        "calibration": bundle.calibration.to_dict(),
+        "pipeline": bundle.pipeline,
+        "provenance": bundle.provenance,
+    }
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+        try:
+            write_atomic(part / WEIGHTS, payload)
+            write_atomic(part / TABLE, json.dumps(table, ensure_ascii=False, allow_nan=False, indent=1))
+            os.chmod(part, 0o755)  # noqa: S103  # mkdtemp made it private; a model is not
+            os.rename(part, folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise ModelError(
+            f"model {folder}",
+            expected="room and permission to write it",
+            got=str(error),
+            do="free space or mend the permissions, then resume the run",
+        ) from error
+    return folder
+
+
+def load_bundle(folder: str | Path) -> ModelBundle:
+    """Read a bundle; nothing in it is executed.
+
+    Raises
+    ------
+    ModelError
+        There is no such folder, it is no bundle of klinepred, of a newer format, incomplete or damaged.
+    """
+    folder = Path(folder)
+    table = _read_table(folder)
+    try:
+        payload = (folder / WEIGHTS).read_bytes()
+    except OSError as error:
+        raise _foreign(folder, f"no readable {WEIGHTS}: {error.strerror}") from error
+    if hashlib.sha256(payload).hexdigest() != table.get("weights_sha256"):
+        raise _foreign(folder, f"{WEIGHTS} whose checksum is not the one in {TABLE}")
+    try:
+        return _assemble(folder, table, payload)
+    except ModelError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _foreign(folder, f"{TABLE} that does not fit: {str(error).splitlines()[0][:200]}") from error
+
+
+def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundle:
+    from safetensors.torch import load
+
+    model = ModelSettings.model_validate(table["model"])
+    features = table["features"]
+    network = build_network(model, inputs=len(features["names"]))
+    network.load_state_dict(load(payload))
+    network.eval()
+    return ModelBundle(
+        network=network,
+        model=model,
+        dataset=DatasetSettings.model_validate(table["dataset"]),
+        feature_set=str(features["set"]),
+        feature_names=tuple(features["names"]),
+        fingerprint=str(features["fingerprint"]),
+        universe=tuple(table["universe"]),
+        calendars=dict(table["calendars"]),
+        scaler=Scaler.from_dict(table["scaler"]),
+        split=Split.from_dict(table["split"]),
+        calibration=Calibration.from_dict(table["calibration"]),
+        pipeline=dict(table["pipeline"]),
+        provenance=dict(table["provenance"]),
+        name=folder.name,
+    )
+
+
+def read_table(folder: Path) -> dict[str, Any]:
+    """The JSON part of a bundle, without loading torch's weights. Errors as `load_bundle`."""
+    return _read_table(folder)
+
+
+def _read_table(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise _foreign(folder, "a file" if folder.exists() else "no such folder")
+    try:
+        table = json.loads((folder / TABLE).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _foreign(folder, f"no readable {TABLE}") from error
+    except ValueError as error:
+        raise _foreign(folder, f"{TABLE} that is not JSON") from error
+    number = table.get("klinepred_bundle") if isinstance(table, dict) else None
+    if not isinstance(number, int) or number > FORMAT or number < 1:
+        raise _foreign(folder, f"format {number!r}")
+    return dict(table)
+
+
+def _foreign(folder: Path, got: str) -> ModelError:
+    return ModelError(
+        f"model {folder}",
+        expected=f"a folder with {TABLE} and {WEIGHTS} as `klinepred train` writes it, format {FORMAT}",
+        got=got,
+        do="choose one from `klinepred models list`, or train one",
+    )

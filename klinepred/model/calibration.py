@@ -1,0 +1,164 @@
+"""In: predictions and raw returns of held-out rows. Out: `Calibration`: the interval and P(up) of a raw return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from klinepred.dataset.target import KINDS
+
+LEAST: Final = 100
+GRID: Final = np.linspace(0.0, 1.0, 401)
+
+
+@dataclass(frozen=True)
+class KindCalibration:
+    """One kind of step.
+
+    Attributes
+    ----------
+    slope
+        Raw return per unit of prediction, shrunk towards 0 by its own uncertainty; never negative.
+    residual_Q
+        Quantiles of raw return - slope x prediction at the levels `GRID`, in volatility units.
+    lo, hi
+        Residual quantiles that bound the 80 % interval, with the finite-sample correction of split conformal
+        prediction (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005).
+    rows
+        Rows it was fitted on.
+    source
+        Where they came from, in words.
+    """
+
+    slope: float
+    residual_Q: np.ndarray
+    lo: float
+    hi: float
+    rows: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """By kind of step (`klinepred.dataset.target.KINDS`); all in units of the step's trailing volatility."""
+
+    kinds: tuple[KindCalibration | None, ...]
+
+    def interval(self, pred_N: np.ndarray, kind_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """80 % interval (lo [N], hi [N]) of the raw return; NaN for a kind that could not be calibrated."""
+        lo_N, hi_N = np.full(pred_N.size, np.nan), np.full(pred_N.size, np.nan)
+        for code, kind in enumerate(self.kinds):
+            if kind is not None:
+                here_N = kind_N == code
+                middle = kind.slope * pred_N[here_N].astype(np.float64)
+                lo_N[here_N], hi_N[here_N] = middle + kind.lo, middle + kind.hi
+        return lo_N, hi_N
+
+    def p_up(self, pred_N: np.ndarray, kind_N: np.ndarray) -> np.ndarray:
+        """Probability [N] that the raw return is above zero; NaN for a kind that could not be calibrated."""
+        up_N = np.full(pred_N.size, np.nan)
+        for code, kind in enumerate(self.kinds):
+            if kind is not None:
+                here_N = kind_N == code
+                edge = -kind.slope * pred_N[here_N].astype(np.float64)
+                below = np.interp(edge, kind.residual_Q, GRID, left=0.0, right=1.0)
+                up_N[here_N] = 1.0 - np.clip(below, 1.0 / (kind.rows + 1), kind.rows / (kind.rows + 1))
+        return up_N
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            name: None
+            if kind is None
+            else {
+                "slope": kind.slope,
+                "residual": kind.residual_Q.tolist(),
+                "lo": kind.lo,
+                "hi": kind.hi,
+                "rows": kind.rows,
+                "source": kind.source,
+            }
+            for name, kind in zip(KINDS, self.kinds, strict=True)
+        }
+
+    @classmethod
+    def from_dict(cls, table: dict[str, Any]) -> Calibration:
+        """The inverse of `to_dict`."""
+        return cls(
+            tuple(
+                None
+                if table[name] is None
+                else KindCalibration(
+                    slope=float(table[name]["slope"]),
+                    residual_Q=np.asarray(table[name]["residual"], dtype=np.float64),
+                    lo=float(table[name]["lo"]),
+                    hi=float(table[name]["hi"]),
+                    rows=int(table[name]["rows"]),
+                    source=str(table[name]["source"]),
+                )
+                for name in KINDS
+            )
+        )
+
+
+def fit_calibration(
+    pred_N: np.ndarray, raw_N: np.ndarray, kind_N: np.ndarray, *, held: np.ndarray, spare: np.ndarray, train: np.ndarray
+) -> Calibration:
+    """Fit slope and residual quantiles for each kind of step.
+
+    Parameters
+    ----------
+    pred_N, raw_N, kind_N
+        Predictions and raw targets in volatility units, kind of step; NaN rows are left out.
+    held
+        Mask [N] of the calibration part.
+    spare
+        Mask [N] of the validation part, taken in as well where the calibration part has fewer than 100 rows of a kind.
+    train
+        Mask [N] of the train part: where both together are still fewer, the spread of the raw target itself there
+        (slope 0; the network's fit does not enter).
+    """
+    known_N = np.isfinite(pred_N) & np.isfinite(raw_N)
+    kinds: list[KindCalibration | None] = []
+    for code in range(len(KINDS)):
+        here_N = known_N & (kind_N == code)
+        options = (
+            (here_N & held, True, "calibration part"),
+            (here_N & (held | spare), True, "calibration and validation part"),
+            (np.isfinite(raw_N) & (kind_N == code) & train, False, "train part, unconditional"),
+        )
+        found = next(((mask, fit, text) for mask, fit, text in options if mask.sum() >= LEAST), None)
+        kinds.append(None if found is None else _fit(pred_N[found[0]], raw_N[found[0]], fit=found[1], source=found[2]))
+    return Calibration(tuple(kinds))
+
+
+def _fit(pred: np.ndarray, raw: np.ndarray, *, fit: bool, source: str) -> KindCalibration:
+    pred, raw = pred.astype(np.float64), raw.astype(np.float64)
+    slope = _slope(pred, raw) if fit else 0.0
+    residual = np.sort(raw - slope * pred) if fit else np.sort(raw)
+    count = residual.size
+    low = max(0, int(np.floor(0.1 * (count + 1))) - 1)
+    high = min(count - 1, int(np.ceil(0.9 * (count + 1))) - 1)
+    return KindCalibration(
+        slope=slope,
+        residual_Q=np.quantile(residual, GRID),
+        lo=float(residual[low]),
+        hi=float(residual[high]),
+        rows=count,
+        source=source,
+    )
+
+
+def _slope(pred: np.ndarray, raw: np.ndarray) -> float:
+    """Least squares through the origin, times 1 - (standard error / slope)^2, not below 0 (James and Stein, 1961)."""
+    power = float(pred @ pred)
+    if power <= 0.0:
+        return 0.0
+    slope = float(pred @ raw) / power
+    error = raw - slope * pred
+    variance = float(((pred * error) ** 2).sum()) / power**2
+    if slope <= 0.0 or slope**2 <= variance:
+        return 0.0
+    return slope * (1.0 - variance / slope**2)
