@@ -42,7 +42,7 @@ class Dataset:
     kind_N
         Int8: 0 = the step ahead lies within a stretch of trading, 1 = it crosses a break (by the calendar).
     part_N
-        Int8: index into `PARTS` of the label; -1 = no label, or purged.
+        Int8: index into `PARTS` of the raw target; -1 = none, or purged.
     rows
         symbol, ts, session, close of the N rows, sorted by symbol and ts.
     sequences
@@ -69,8 +69,8 @@ class Dataset:
     lacking: dict[str, tuple[int, int]]
 
     def mask(self, part: str) -> np.ndarray:
-        """Rows [N] whose label belongs to `part` and which a sequence owns."""
-        labelled_N: np.ndarray = self.part_N == PARTS.index(part)
+        """Rows [N] with a label `y_N` that belongs to `part` and that a sequence owns."""
+        labelled_N: np.ndarray = (self.part_N == PARTS.index(part)) & np.isfinite(self.y_N)
         return labelled_N & self.sequences.owned(self.part_N.size)
 
     def part(self, part: str) -> Sequences:
@@ -83,14 +83,19 @@ class Dataset:
 
 
 def make_dataset(
-    table: FeatureFrame, settings: DatasetSettings, *, scaler: Scaler | None = None, split: Split | None = None
+    table: FeatureFrame,
+    settings: DatasetSettings,
+    *,
+    scaler: Scaler | None = None,
+    split: Split | None = None,
+    need_rows: bool = True,
 ) -> Dataset:
     """Targets, parts, scaling and sequences from a table of features.
 
     A row is usable once its symbol has the bars and sessions behind it that the feature set looks back over; rows
     before that are in no sequence. For training leave `scaler` and `split` out: the split is resolved from the
     settings and the scaler fitted on the rows of train sessions only. For evaluating or predicting with a model pass
-    the model's own.
+    the model's own; with `need_rows` false it is no error that no row is usable (`lacking` says why).
 
     Raises
     ------
@@ -112,7 +117,7 @@ def make_dataset(
         )
     frame = add_targets(closes, settings, universe=table.universe) if closes.height else closes
     usable, lacking = _usable(frame, table.features) if closes.height else (np.zeros(0, dtype=bool), {})
-    if not usable.any():
+    if not usable.any() and (need_rows or split is None):
         most = max((bars for bars, _ in lacking.values()), default=0)
         days = max((sessions for _, sessions in lacking.values()), default=0)
         raise DatasetError(

@@ -111,9 +111,9 @@ def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
     Parameters
     ----------
     frame
-        session, first_session, last_session, y (see `klinepred.dataset.target.add_targets`).
+        session, first_session, last_session, raw (see `klinepred.dataset.target.add_targets`).
     """
-    labelled = pl.col("y").is_not_null()
+    labelled = pl.col("raw").is_not_null()
     whole = split.part_of(pl.col("first_session")) == split.part_of(pl.col("last_session"))
     blocked: list[date] = []
     if split.embargo:

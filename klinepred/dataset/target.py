@@ -45,7 +45,8 @@ def add_targets(closes: pl.DataFrame, settings: DatasetSettings, *, universe: tu
     polars.DataFrame
         `closes` with session, bar, slot, segment; `kind` (Int8, of the step AHEAD, by the calendar, so that the last
         bar has one); `vol` (Float64, the unit of the step ahead); `ret` (Float64, raw log return); `raw` (ret / vol);
-        `y` (raw, or raw minus the universe's mean at that time where at least 5 symbols have one);
+        `y` (raw, or raw minus the universe's mean at that time where at least 5 symbols have one; none across a break
+        if `settings.steps` leaves breaks out);
         `last_session`, `first_session` (Date: of the target bar t+h, of bar t+1). Null = does not exist.
     """
     h = settings.horizon
@@ -91,9 +92,10 @@ def add_targets(closes: pl.DataFrame, settings: DatasetSettings, *, universe: tu
         last_session=pl.when(whole).then(pl.col("session").shift(-h).over("symbol")),
         first_session=pl.when(whole).then(pl.col("session").shift(-1).over("symbol")),
     ).with_columns(raw=pl.col("ret") / pl.col("vol"))
+    frame = _relative(frame, universe) if settings.target == "relative" else frame.with_columns(y=pl.col("raw"))
     if settings.steps == "within-session":
-        frame = frame.with_columns(raw=pl.when(pl.col("kind") == WITHIN).then("raw"))
-    return _relative(frame, universe) if settings.target == "relative" else frame.with_columns(y=pl.col("raw"))
+        frame = frame.with_columns(y=pl.when(pl.col("kind") == WITHIN).then("y"))
+    return frame
 
 
 def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:

@@ -1,0 +1,110 @@
+"""In: a workspace. Out: the trained models on its shelf, and the one that predicts unless another is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from klinepred.errors import ModelError
+from klinepred.model.bundle import TABLE, read_table
+from klinepred.paths import Workspace
+
+CHAMPION = "champion.json"
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One bundle of `models/trained`, as its JSON tells it."""
+
+    name: str
+    folder: Path
+    pipeline: str
+    created: str
+    champion: bool
+    table: dict[str, Any]
+
+
+def list_models(space: Workspace) -> list[ModelEntry]:
+    """All readable bundles of the workspace, oldest first; unreadable folders are left out."""
+    best = _champion(space)
+    found = []
+    for path in sorted(space.trained.glob(f"*/{TABLE}")):
+        if path.parent.name.startswith("."):
+            continue
+        try:
+            table = read_table(path.parent)
+        except ModelError:
+            continue
+        made = table.get("provenance", {})
+        found.append(
+            ModelEntry(
+                name=path.parent.name,
+                folder=path.parent,
+                pipeline=str(table.get("pipeline", {}).get("name", "")),
+                created=str(made.get("created", "")),
+                champion=path.parent.name == best,
+                table=table,
+            )
+        )
+    return sorted(found, key=lambda entry: (entry.created, entry.name))
+
+
+def choose_model(space: Workspace, *, pipeline: str, name: str | None = None) -> Path:
+    """Folder of the model to use.
+
+    Parameters
+    ----------
+    name
+        A name of the shelf or a path. Without it: the champion if it belongs to `pipeline`, else the newest model of
+        that pipeline.
+
+    Raises
+    ------
+    ModelError
+        Nothing fits; the message lists what there is.
+    """
+    if name is not None:
+        shelved = space.trained / name
+        if Path(name).name == name and shelved.is_dir():
+            return shelved
+        if Path(name).exists():
+            return Path(name)
+        have = [entry.name for entry in list_models(space)]
+        raise ModelError(
+            f"model {name!r}",
+            expected="a folder, or a name from `klinepred models list`",
+            got=f"neither; the workspace has {', '.join(have[-5:]) or 'no model'}",
+            do="use --model with one of these, or train one with `klinepred train`",
+        )
+    entries = list_models(space)
+    own = [entry for entry in entries if entry.pipeline == pipeline]
+    for entry in own:
+        if entry.champion:
+            return entry.folder
+    if own:
+        return own[-1].folder
+    others = sorted({entry.pipeline for entry in entries if entry.pipeline})
+    raise ModelError(
+        f"model of pipeline {pipeline!r}",
+        expected=f"a trained model in {space.trained}",
+        got=f"models of {', '.join(others)} only" if others else "none",
+        do=f"use -p {others[0]}" if others else f"train one first: klinepred train -p {pipeline}",
+    )
+
+
+def _champion(space: Workspace) -> str | None:
+    path = space.trained / CHAMPION
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    except ValueError as error:
+        raise ModelError(
+            f"{path}",
+            expected='JSON such as {"model": "NAME"}',
+            got="text that is not JSON",
+            do="promote a model again",
+        ) from error
+    return str(table.get("model")) if isinstance(table, dict) else None

@@ -1,0 +1,238 @@
+"""In: a bundle and bars. Out: the next bar of every symbol: expected return, P(up), 80 % interval, and what to mind."""
+
+# Shapes: N usable rows.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from klinepred.calendar import Clock, expected_after, newest_finished, segments
+from klinepred.dataset.make import Dataset, make_dataset
+from klinepred.dataset.target import BREAK, BREAK_STEPS
+from klinepred.errors import DatasetError, ModelError
+from klinepred.features.build import FEATURE_SETS, build_features
+from klinepred.features.spec import FeatureSet
+from klinepred.model.bundle import ModelBundle
+from klinepred.model.forward import forward_rows
+from klinepred.schema import BAR, CALENDAR, TS, Bars
+
+log = logging.getLogger("klinepred.prediction")
+
+PREDICTION_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "symbol": pl.String(),
+    "bar_ts": TS,
+    "asof": TS,
+    "target_ts": TS,
+    "target": pl.String(),
+    "expected_return_bps": pl.Float64(),
+    "p_up": pl.Float64(),
+    "lo80_bps": pl.Float64(),
+    "hi80_bps": pl.Float64(),
+    "stale": pl.Boolean(),
+    "in_training": pl.Boolean(),
+    "note": pl.String(),
+    "model": pl.String(),
+    "run_id": pl.String(),
+}
+"""Columns of `Predictions`. `target_ts` is the OPEN of the predicted bar; returns in basis points (1e-4)."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Predictions, and why some symbols have none.
+
+    Attributes
+    ----------
+    rows
+        `PREDICTION_SCHEMA`, sorted by symbol and bar_ts.
+    failures
+        Reason by symbol.
+    """
+
+    rows: pl.DataFrame
+    failures: Mapping[str, str]
+
+
+def predict(
+    bundle: ModelBundle,
+    bars: Bars,
+    *,
+    symbols: Sequence[str] | None = None,
+    as_of: datetime | None = None,
+    now: datetime | None = None,
+) -> pl.DataFrame:
+    """The next bar of every symbol from its newest finished bar; symbols without a prediction are warned of.
+
+    Parameters, errors and columns as for `forecast`.
+    """
+    answer = forecast(bundle, bars, symbols=symbols, as_of=as_of, now=now)
+    for symbol, reason in answer.failures.items():
+        log.warning("%s: %s", symbol, reason)
+    return answer.rows
+
+
+def forecast(
+    bundle: ModelBundle,
+    bars: Bars,
+    *,
+    symbols: Sequence[str] | None = None,
+    as_of: datetime | None = None,
+    span: tuple[datetime, datetime] | None = None,
+    now: datetime | None = None,
+) -> Forecast:
+    """Predict through the code of training: the bundle's features, scaler, universe and sequences.
+
+    Parameters
+    ----------
+    bars
+        Bars of the bundle's universe and of `symbols`; the cross-section is taken over the universe alone.
+    symbols
+        For whom; default all symbols in `bars`.
+    as_of
+        Use bars that were finished then; staleness is judged then too.
+    span
+        Predict every bar with `span[0] <= ts < span[1]` instead of the newest one only.
+    now
+        The clock; default the system's.
+
+    Raises
+    ------
+    ModelError
+        The features at hand are not those of the bundle.
+    DatasetError
+        No symbol can be predicted; the message says why.
+    """
+    features = _features_of(bundle)
+    clock_now = as_of or now or datetime.now(UTC)
+    finished = bars.filter(pl.col("ts") + BAR <= clock_now)
+    frame = (finished if span is not None else _tail(finished, bundle, features)).collect()
+    wanted = list(symbols) if symbols is not None else frame.get_column("symbol").unique().sort().to_list()
+    table = build_features(frame, features, universe=bundle.universe)
+    failures = {s: f"no data for {s} finished by {clock_now:%Y-%m-%dT%H:%M:%SZ}" for s in wanted}
+    for symbol in frame.get_column("symbol").unique().to_list():
+        failures.pop(symbol, None)
+    if frame.is_empty():
+        raise _nothing(failures)
+    data = make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
+    for symbol, (have_bars, have_sessions) in data.lacking.items():
+        if symbol in wanted:
+            failures[symbol] = (
+                f"too little history: have {have_bars} bars and {have_sessions} finished sessions,"
+                f" need {features.lookback_bars} and {features.lookback_sessions}"
+            )
+    mask_N = _asked(data, wanted, span)
+    absent = sorted(set(bundle.universe) - set(frame.get_column("symbol").unique().to_list()))
+    rows = _rows(bundle, data, mask_N, clock_now, absent=absent, history=span is not None)
+    for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
+        failures[symbol] = "no sequence of the length the model needs ends at its newest bar"
+    if rows.is_empty():
+        raise _nothing(failures)
+    return Forecast(rows, dict(sorted(failures.items())))
+
+
+def _features_of(bundle: ModelBundle) -> FeatureSet:
+    features = FEATURE_SETS.get(bundle.feature_set)
+    if features is None or features.fingerprint != bundle.fingerprint:
+        got = "no such set" if features is None else f"fingerprint {features.fingerprint}"
+        raise ModelError(
+            f"features of model {bundle.name}",
+            expected=f"feature set {bundle.feature_set!r} with fingerprint {bundle.fingerprint}",
+            got=f"{got} in this version of klinepred",
+            do="train again with this version, or use the version the model was trained with",
+        )
+    return features
+
+
+def _tail(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.LazyFrame:
+    """As many last bars of each symbol as its newest session can depend on (a few more do no harm)."""
+    clocks = set(bundle.calendars.values()) or {"24/7"}
+    day = max(int(segments(Clock.parse(text)).get_column("session_bars").max() or 0) for text in clocks)  # type: ignore[arg-type]
+    reach = max(features.lookback_bars, (max(features.lookback_sessions, BREAK_STEPS) + 2) * day)
+    lead = bundle.dataset.window if bundle.dataset.cut == "window" else bundle.dataset.burn_in
+    return bars.group_by("symbol", maintain_order=True).tail(reach + lead + day).select(bars.collect_schema().names())
+
+
+def _asked(data: Dataset, wanted: list[str], span: tuple[datetime, datetime] | None) -> np.ndarray:
+    newest = pl.col("ts") == pl.col("ts").max().over("symbol")
+    inside = newest if span is None else pl.col("ts").is_between(span[0], span[1], closed="left")
+    mask_N: np.ndarray = data.rows.select(inside & pl.col("symbol").is_in(wanted)).to_series().to_numpy()
+    return mask_N & data.sequences.owned(mask_N.size)
+
+
+def _rows(
+    bundle: ModelBundle, data: Dataset, mask_N: np.ndarray, now: datetime, *, absent: list[str], history: bool
+) -> pl.DataFrame:
+    pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))[mask_N].astype(np.float64)
+    kind_N, vol_N = data.kind_N[mask_N], data.vol_N[mask_N].astype(np.float64)
+    untrained_N = (kind_N == BREAK) & (bundle.dataset.steps == "within-session")
+    pred_N = np.where(untrained_N, 0.0, pred_N)
+    lo_N, hi_N = bundle.calibration.interval(pred_N, kind_N)
+    rows = data.rows.filter(pl.Series(mask_N)).select("symbol", bar_ts="ts", session="session")
+    rows = rows.with_columns(
+        asof=pl.col("bar_ts") + BAR,
+        target=pl.lit(bundle.dataset.target),
+        expected_return_bps=pl.Series(pred_N * vol_N * 1e4),
+        p_up=pl.Series(bundle.calibration.p_up(pred_N, kind_N)),
+        lo80_bps=pl.Series(lo_N * vol_N * 1e4),
+        hi80_bps=pl.Series(hi_N * vol_N * 1e4),
+        in_training=pl.col("symbol").is_in(list(bundle.universe)),
+        model=pl.lit(bundle.name),
+        run_id=pl.lit(bundle.run_id),
+        _untrained=pl.Series(untrained_N),
+        _no_unit=pl.Series(~np.isfinite(vol_N)),
+        _no_interval=pl.Series(~np.isfinite(lo_N)),
+    ).with_columns(pl.col("expected_return_bps", "p_up", "lo80_bps", "hi80_bps").fill_nan(None))
+    rows = _clock_columns(rows, data.calendars, bundle.dataset.horizon, now, history=history)
+    partial = f"{len(absent)} of {len(bundle.universe)} universe symbols absent" if absent else None
+    notes = pl.concat_str(
+        pl.when(~pl.col("in_training")).then(pl.lit("not in training")),
+        pl.when("_untrained").then(pl.lit("overnight-not-trained")),
+        pl.when("_no_unit").then(pl.lit("no trailing volatility for this kind of step yet")),
+        pl.when(pl.col("_no_interval") & ~pl.col("_no_unit")).then(pl.lit("no interval for this kind of step")),
+        pl.when("stale").then(pl.format("stale: bar closed {} min ago", pl.col("_age"))),
+        pl.when(pl.lit(history) & (pl.col("session") <= bundle.split.train_end)).then(pl.lit("in training span")),
+        pl.lit(partial, dtype=pl.String),
+        separator="; ",
+        ignore_nulls=True,
+    )
+    return (
+        rows.with_columns(note=notes)
+        .select(pl.col(name).cast(dtype) for name, dtype in PREDICTION_SCHEMA.items())
+        .sort("symbol", "bar_ts")
+    )
+
+
+def _clock_columns(
+    rows: pl.DataFrame, calendars: dict[str, str], horizon: int, now: datetime, *, history: bool
+) -> pl.DataFrame:
+    """target_ts, stale and the age of the bar in minutes, by each symbol's calendar."""
+    clocked = rows.with_columns(pl.col("symbol").replace_strict(calendars, return_dtype=pl.String).alias(CALENDAR))
+    spots = clocked.select(CALENDAR, "bar_ts").unique(maintain_order=True)
+    ahead, newest = [], []
+    for text, ts in spots.iter_rows():
+        clock = Clock.parse(text)
+        ahead.append(expected_after(clock, ts, horizon))
+        newest.append(newest_finished(clock, now))
+    spots = spots.with_columns(target_ts=pl.Series(ahead, dtype=TS), _newest=pl.Series(newest, dtype=TS))
+    joined = clocked.join(spots, on=[CALENDAR, "bar_ts"], how="left", maintain_order="left")
+    age = ((pl.lit(now, dtype=TS) - pl.col("asof")).dt.total_seconds() / 60).floor().cast(pl.Int64)
+    stale = pl.lit(False) if history else pl.col("_newest") > pl.col("bar_ts")
+    return joined.with_columns(stale=stale, _age=age)
+
+
+def _nothing(failures: Mapping[str, str]) -> DatasetError:
+    lines = [f"{symbol}: {reason}" for symbol, reason in sorted(failures.items())]
+    shown = "; ".join(lines[:5]) + (f"; and {len(lines) - 5} more" if len(lines) > 5 else "")
+    return DatasetError(
+        "prediction",
+        expected="at least one symbol with enough bars in the store",
+        got=shown or "no bars",
+        do="ingest more history, or check --symbols and --now",
+    )
