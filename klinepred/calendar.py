@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -61,14 +62,18 @@ def _exchange(name: str):  # type: ignore[no-untyped-def]  # exchange_calendars 
             got=f"{name!r}, which it does not know",
             do=f"use --calendar with one of: {', '.join(near) or 'XNYS, 24/7'}",
         )
-    default = xc.get_calendar(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of pandas 3.1, raised inside exchange_calendars
+        default = xc.get_calendar(name)
     low = default.bound_min()
     start = max(low.date(), FIRST_DAY) if low is not None else FIRST_DAY
     # 24/7 and its like know no end; the others end with their last recorded holidays
     high = default.bound_max()
     wish = datetime.now(UTC).date() + timedelta(days=3 * 366)
     end = min(high.date(), wish) if high is not None else wish
-    return xc.get_calendar(name, start=start.isoformat(), end=end.isoformat())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of pandas 3.1, raised inside exchange_calendars
+        return xc.get_calendar(name, start=start.isoformat(), end=end.isoformat())
 
 
 @lru_cache(maxsize=32)
@@ -80,8 +85,9 @@ def segments(clock: Clock) -> pl.DataFrame:
     polars.DataFrame
         `session` (Date), `open`, `close` (Datetime us UTC; close exclusive), `first_bar` (Int32, index of the first
         bar within its session), `session_bars` (Int32, bars expected in the whole session), `first_slot` (Int64,
-        running number of the first bar on the calendar's grid; consecutive slots = nothing missing between). A lunch
-        break makes two rows of one session.
+        running number of the first bar on the calendar's grid; consecutive slots = nothing missing between) and `segment`
+        (Int32; rows that follow on each other without a market break share one, as all of 24/7 do). A lunch break
+        makes two rows of one session.
 
     Raises
     ------
@@ -119,6 +125,7 @@ def segments(clock: Clock) -> pl.DataFrame:
             first_bar=(pl.col("bars").cum_sum() - pl.col("bars")).over("session").cast(pl.Int32),
             session_bars=pl.col("bars").sum().over("session").cast(pl.Int32),
             first_slot=(pl.col("bars").cum_sum() - pl.col("bars")).cast(pl.Int64),
+            segment=(pl.col("open") != pl.col("close").shift(1)).fill_null(True).cum_sum().cast(pl.Int32),
         )
         .drop("bars")
     )
@@ -171,18 +178,13 @@ def place(bars: pl.DataFrame) -> pl.DataFrame:
 
 
 def _place(bars: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-    pieces = (
-        segments(clock)
-        .with_columns(_break=pl.col("open") != pl.col("close").shift(1))
-        .with_columns(segment=pl.col("_break").fill_null(True).cum_sum().cast(pl.Int32))
-    )
     span = bars.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
     if span[0] is not None:
         _covered(clock, span[0], span[1])
     row = "_place_row"
     ordered = bars.with_row_index(row).sort("ts")
     joined = ordered.join_asof(
-        pieces.rename({"open": "_open", "close": "_close", "session": "_session"}).drop("_break"),
+        segments(clock).rename({"open": "_open", "close": "_close", "session": "_session"}),
         left_on="ts",
         right_on="_open",
         strategy="backward",

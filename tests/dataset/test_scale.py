@@ -1,0 +1,57 @@
+"""In: columns with known mean and spread. Out: the scaler is fitted on what it is given, and never divides by zero."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from klinepred.dataset.scale import Scaler, fit_scaler
+from klinepred.errors import ModelError
+
+
+def test_mean_and_spread_are_those_of_the_train_rows() -> None:
+    """Case 25: 1..80 in training, 1000 on the last 20 rows."""
+    column = pl.Series("a", [float(i) for i in range(1, 81)] + [1000.0] * 20)
+    frame = pl.DataFrame([column])
+    scaler = fit_scaler(frame.head(80), ("a",), clip=6.0)
+    assert scaler.centre_F[0] == pytest.approx(40.5)
+    assert scaler.scale_F[0] == pytest.approx(23.0922, abs=5e-5)
+    scaled = scaler.apply(frame)[:, 0]
+    assert scaled[0] == pytest.approx((1 - 40.5) / 23.0922, rel=1e-5)
+    assert scaled[-1] == 6.0  # clipped
+
+
+def test_masked_values_become_the_centre_and_do_not_count() -> None:
+    frame = pl.DataFrame({"a": [1.0, None, 3.0], "b": [None, None, None]}, schema={"a": pl.Float32, "b": pl.Float32})
+    scaler = fit_scaler(frame, ("a", "b"), clip=6.0)
+    assert scaler.centre_F[0] == 2.0
+    assert scaler.apply(frame).tolist() == [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+
+
+def test_a_column_constant_in_training_is_not_divided_by_zero() -> None:
+    scaler = fit_scaler(pl.DataFrame({"a": [0.1] * 1000}), ("a",), clip=6.0)
+    assert scaler.scale_F[0] == 1.0
+    later = scaler.apply(pl.DataFrame({"a": [0.1, 0.6]}))
+    assert later[:, 0] == pytest.approx([0.0, 0.5], abs=1e-6)
+
+
+def test_features_are_taken_by_name_and_a_missing_one_is_named() -> None:
+    frame = pl.DataFrame({"a": [1.0, 3.0], "b": [10.0, 30.0]})
+    scaler = fit_scaler(frame, ("a", "b"), clip=6.0)
+    swapped = frame.select("b", "a")
+    assert np.array_equal(scaler.apply(swapped), scaler.apply(frame))
+    with pytest.raises(ModelError, match="b"):
+        scaler.apply(frame.select("a"))
+
+
+def test_scaler_survives_json_bit_for_bit() -> None:
+    rng = np.random.default_rng(0)
+    scaler = fit_scaler(pl.DataFrame({"a": rng.normal(size=50), "b": rng.normal(size=50)}), ("a", "b"), clip=5.0)
+    back = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
+    assert back.names == scaler.names
+    assert np.array_equal(back.centre_F, scaler.centre_F)
+    assert np.array_equal(back.scale_F, scaler.scale_F)
+    assert back.clip == 5.0
