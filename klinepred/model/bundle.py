@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
 from klinepred.dataset.scale import Scaler
 from klinepred.dataset.split import Split
 from klinepred.errors import ModelError
@@ -71,8 +74,6 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
     ModelError
         The folder exists already, or cannot be written (the old state stays).
     """
-    from safetensors.torch import save
-
     if folder.exists():
         raise ModelError(
             f"model {folder}", expected="a folder that does not exist yet", got="one that does", do="name another"
@@ -135,15 +136,11 @@ def load_bundle(folder: str | Path) -> ModelBundle:
         raise _foreign(folder, f"{WEIGHTS} whose checksum is not the one in {TABLE}")
     try:
         return _assemble(folder, table, payload)
-    except ModelError:
-        raise
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise _foreign(folder, f"{TABLE} that does not fit: {str(error).splitlines()[0][:200]}") from error
 
 
 def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundle:
-    from safetensors.torch import load
-
     model = ModelSettings.model_validate(table["model"])
     features = table["features"]
     network = build_network(model, inputs=len(features["names"]))
