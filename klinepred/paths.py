@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PureWindowsPath
+from typing import BinaryIO
 from urllib.parse import quote, unquote
 
 from klinepred.errors import UsageError
@@ -126,11 +129,18 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     The bytes reach the disk before the name changes; on failure the old file is as it was and no partial file stays.
     """
     payload = content.encode() if isinstance(content, str) else content
+    with open_atomic(path) as out:
+        out.write(payload)
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """A binary file to write that takes the name `path` when the block ends well, as `write_atomic` does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as out:
-            out.write(payload)
+            yield out
             out.flush()
             os.fsync(out.fileno())
         os.chmod(name, 0o666 & ~_umask())
