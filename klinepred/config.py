@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from klinepred.errors import ConfigError
 from klinepred.paths import Workspace, default_pipelines, default_presets
-from klinepred.settings import Pipeline
+from klinepred.settings import ModelSettings, Pipeline
 
 
 def load_pipeline(
@@ -43,10 +44,13 @@ def load_pipeline(
 
 
 def parse_pipeline(table: dict[str, Any], *, where: str, workspace: Workspace | None = None) -> Pipeline:
-    """Check a pipeline given as plain nested dictionaries; `where` names it in messages. Errors as `load_pipeline`."""
+    """Check a pipeline given as plain nested dictionaries; `where` names it in messages. Errors as `load_pipeline`.
+
+    A preset is read for the keys of `model` that are not given: a resolved pipeline needs no preset file.
+    """
     model = table.get("model", {})
-    if isinstance(model, dict):
-        preset = model.get("preset", "lstm-3x256")
+    if isinstance(model, dict) and not ModelSettings.model_fields.keys() <= model.keys():
+        preset = model.get("preset", ModelSettings.model_fields["preset"].default)
         table = {**table, "model": {**load_preset(str(preset), workspace=workspace), **model, "preset": preset}}
     try:
         return Pipeline.model_validate(table)
@@ -105,10 +109,14 @@ def _find(name: str, workspace: Workspace | None) -> Path:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
             f"{path}", expected="a TOML file in UTF-8", got=f"text that is not: {error}", do="mend that line"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path}", expected="a file that can be read", got=str(error.strerror), do="mend its permissions"
         ) from error
 
 
@@ -119,10 +127,7 @@ def _override(table: dict[str, Any], text: str) -> None:
         raise ConfigError(
             f"--set {text}", expected="section.key=value", got=repr(text), do="write it like --set train.epochs=3"
         )
-    try:
-        value = tomllib.loads(f"v = {raw.strip()}")["v"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()
+    value = _value(raw.strip())
     spot = table
     for part in parts[:-1]:
         below = spot.setdefault(part, {})
@@ -134,32 +139,85 @@ def _override(table: dict[str, Any], text: str) -> None:
     spot[parts[-1]] = value
 
 
+def _value(text: str) -> Any:
+    """TOML if it is, else the text itself: 3, true, 2026-01-02, ["A", "B"], but also cpu and 24/7."""
+    try:
+        table = tomllib.loads(f"v = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return table["v"] if table.keys() == {"v"} else text
+
+
 def _explain(error: ValidationError, where: str) -> ConfigError:
-    first = error.errors()[0]
+    first, *others = error.errors()
     spot = ".".join(str(part) for part in first["loc"])
+    also = f"; then look at {', '.join(sorted({_dotted(more['loc']) for more in others}))}" if others else ""
     if first["type"] == "extra_forbidden":
-        known = _keys_at(first["loc"][:-1])
-        wrong = str(first["loc"][-1])
-        near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.4)
-        parent = ".".join(str(part) for part in first["loc"][:-1])
-        best = ".".join([*([parent] if parent else []), near[0]]) if near else None
+        parent, wrong = first["loc"][:-1], str(first["loc"][-1])
+        near = _nearest(parent, wrong)
         return ConfigError(
             f"pipeline {where}: unknown key {spot}",
-            expected=f"keys of {parent or 'the pipeline'}: {', '.join(known)}",
+            expected=f"keys of {_dotted(parent) or 'the pipeline'}: {', '.join(sorted(_section(parent).model_fields))}",
             got=wrong,
-            do=f"did you mean {best}?" if best else "remove it, or use one of these keys",
+            do=(f"did you mean {near}?" if near else "remove it, or use one of these keys") + also,
         )
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "a value that is")
     return ConfigError(
         f"pipeline {where}: {spot or 'settings that do not fit together'}",
-        expected=message,
-        got=repr(first["input"]) if not isinstance(first["input"], dict) else "the values given",
-        do="change the value in the TOML file or with --set",
+        expected=_EXPECTED.get(first["type"], message),
+        got="the values given" if isinstance(first["input"], dict) else _short(first["input"]),
+        do="change the value in the TOML file or with --set" + also,
     )
 
 
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
+_EXPECTED: Final = {
+    "tuple_type": 'a list, such as ["AAPL", "MSFT"]',
+    "model_type": "a section with keys of its own",
+    "model_attributes_type": "a section with keys of its own",
+    "string_type": 'text in quotes, such as "XNYS"',
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "date_type": "a date, such as 2026-01-02",
+    "date_from_datetime_parsing": "a date, such as 2026-01-02",
+    "date_from_datetime_inexact": "a date without a time, such as 2026-01-02",
+    "string_pattern_mismatch": "1 to 64 letters, digits, dots, dashes or underscores, a letter or digit first",
+    "missing": "a value: this key has no default",
+}
+"""What a user should write, by the type of pydantic's complaint; the others come with words that are clear enough."""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location)
+
+
+def _section(location: tuple[int | str, ...]) -> type[BaseModel]:
     model: Any = Pipeline
     for part in location:
         model = model.model_fields[str(part)].annotation
-    return sorted(model.model_fields)
+    return cast("type[BaseModel]", model)
+
+
+def _nearest(parent: tuple[int | str, ...], wrong: str) -> str | None:
+    """The valid key that `wrong` most likely stands for: a slip of the pen here, or a key of another section."""
+    everywhere: dict[str, list[str]] = {}
+    for spot in _keys(Pipeline, ()):
+        everywhere.setdefault(spot[-1], []).append(".".join(spot))
+    if wrong in everywhere:
+        return everywhere[wrong][0]
+    if near := difflib.get_close_matches(wrong, _section(parent).model_fields, n=1, cutoff=0.6):
+        return _dotted((*parent, near[0]))
+    near = difflib.get_close_matches(wrong, everywhere, n=1, cutoff=0.75)
+    return everywhere[near[0]][0] if near else None
+
+
+def _keys(model: type[BaseModel], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        yield (*above, name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _keys(field.annotation, (*above, name))

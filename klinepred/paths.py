@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,21 +23,30 @@ class Workspace:
     Parameters
     ----------
     root
-        The folder; made absolute. It need not exist, but must not be a file.
+        The folder; made absolute. It need not exist, but neither it nor a folder above it may be a file.
 
     Raises
     ------
     UsageError
-        `root` is a file.
+        `root`, or what it should lie in, is a file; or its `~user` does not exist.
     """
 
     root: Path
 
     def __init__(self, root: str | Path = ".") -> None:
-        path = Path(root).expanduser().absolute()
-        if path.exists() and not path.is_dir():
+        try:
+            path = Path(root).expanduser().absolute()
+        except RuntimeError as error:
             raise UsageError(
-                f"workspace {path}", expected="a folder", got="a file", do="pass -w with the folder to work in"
+                f"workspace {root}", expected="a folder", got=str(error), do="write the path without ~"
+            ) from error
+        there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+        if not there.is_dir():
+            raise UsageError(
+                f"workspace {path}",
+                expected="a folder",
+                got=f"{there}, which is not one",
+                do="pass -w with the folder to work in",
             )
         object.__setattr__(self, "root", path)
 
@@ -84,10 +93,11 @@ def sqlite_uri(path: PurePath) -> str:
 
 
 def file_name(symbol: str) -> str:
-    """A file name for `symbol` on any file system: letters, digits, `-` and `_` stay, all else is percent-encoded.
+    """A file name for `symbol` on any file system; `symbol_of` is the inverse.
 
-    Upper and lower case stay apart where the file system folds case (`brk-b` and `BRK-B`), and the reserved names of
-    Windows (`CON`, `NUL`) cannot come out: lower-case letters carry a leading `_`. `symbol_of` is the inverse.
+    ASCII capitals, digits and `-` stay, small letters get a `_` before them, all else is percent-encoded. So small and
+    capital letters stay apart where the file system folds case (`brk-b` and `BRK-B`), nothing climbs out of a folder,
+    and the leading `~` keeps the reserved names of Windows (`CON`, `NUL`) from coming out.
     """
     out = []
     for char in symbol:
@@ -96,13 +106,13 @@ def file_name(symbol: str) -> str:
         elif char.isascii() and char.islower():
             out.append(f"_{char}")
         else:
-            out.append("".join(f"%{byte:02X}" for byte in char.encode()))
+            out.append("".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass")))
     return "~" + "".join(out)
 
 
 def symbol_of(name: str) -> str:
     """The symbol whose `file_name` is `name`."""
-    return unquote(name.removeprefix("~").replace("_", ""))
+    return unquote(name.removeprefix("~").replace("_", ""), errors="surrogatepass")
 
 
 def defaults_dir() -> Path:
@@ -127,30 +137,23 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     """Write `content` to `path` so that a reader sees either the old file or the whole new one.
 
     The bytes reach the disk before the name changes; on failure the old file is as it was and no partial file stays.
+    A symbolic link stays one, its target is replaced. What is no file (`/dev/null`, a pipe) is written to directly.
     """
     payload = content.encode() if isinstance(content, str) else content
-    with open_atomic(path) as out:
-        out.write(payload)
-
-
-@contextmanager
-def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """A binary file to write that takes the name `path` when the block ends well, as `write_atomic` does."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(payload)
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as out:
-            yield out
+        with part.open("xb") as out:
+            out.write(payload)
             out.flush()
             os.fsync(out.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        if path.exists():
+            part.chmod(path.stat().st_mode & 0o777)
+        part.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
