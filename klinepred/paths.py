@@ -134,21 +134,28 @@ def default_presets() -> Path:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write `content` to `path` so that a reader sees either the old file or the whole new one.
+    """Write `content` to `path` so that a reader sees either the old file or the whole new one; see `open_atomic`."""
+    with open_atomic(path) as out:
+        out.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """Open `path` for writing so that its new content appears whole when the block ends without an error.
 
     The bytes reach the disk before the name changes; on failure the old file is as it was and no partial file stays.
     A symbolic link stays one, its target is replaced. What is no file (`/dev/null`, a pipe) is written to directly.
     """
-    payload = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
-        path.write_bytes(payload)
+        with path.open("wb") as out:
+            yield out
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with part.open("xb") as out:
-            out.write(payload)
+            yield out
             out.flush()
             os.fsync(out.fileno())
         if path.exists():
