@@ -5,44 +5,80 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+
+def _no_number(value: object) -> object:
+    if isinstance(value, int | float):
+        raise ValueError("a date, such as 2026-01-02")  # noqa: TRY004  # pydantic wants ValueError here
+    return value
+
 
 Fraction = Annotated[float, Field(gt=0.0, lt=1.0)]
+Day = Annotated[date, Field(strict=False), BeforeValidator(_no_number)]
+"""A date of TOML, or its text as JSON keeps it."""
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
+"""A list of TOML or JSON."""
 
 
 class Settings(BaseModel):
-    """What all settings share: frozen, nothing unknown, numbers finite."""
+    """What all settings share: frozen, nothing unknown, numbers finite, no value bent into another type."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
 class SimulateSettings(Settings):
-    """The simulated market (`klinepred.bars.sources.simulate`)."""
+    """The simulated market (`klinepred.bars.sources.simulate`); model and sources in `docs/simulated-market.md`."""
 
-    seed: int = 7
+    seed: int = Field(7, ge=0)
     symbols: int = Field(12, ge=1, le=100_000)
-    start: date = date(2026, 1, 2)
-    end: date = date(2026, 6, 30)
+    start: Day = date(2026, 1, 2)
+    end: Day = date(2026, 6, 30)
+    """Last session, inclusive."""
     ic: float = Field(0.06, ge=0.0, le=0.5)
     """Information coefficient planted in the next bar: correlation of the best forecast with the return; 0 = noise."""
     bounce: float = Field(0.0, ge=0.0, le=0.01)
     """Half bid-ask spread as a share of the price; closes jump between bid and ask."""
+    decay: float = Field(0.5, ge=0.0, le=0.95)
+    """Weight of a bar in the planted signal relative to the bar after it."""
+    volume_tilt: float = Field(0.5, ge=0.0, le=2.0)
+    """How much more a bar of abnormal volume (+1 standard deviation) counts in the planted signal; 0 = linear."""
+    volatility: float = Field(0.018, ge=1e-4, le=0.2)
+    """Standard deviation of the daily log return, close to close, of the average symbol."""
+    market: float = Field(0.25, ge=0.0, le=0.9)
+    """Share of that variance that the common market factor brings; 0 with a single symbol."""
+    overnight: float = Field(0.25, ge=0.0, le=0.9)
+    """Share of that variance that falls on the hours between two sessions; 0 where trading never stops."""
+    zero_volume: float = Field(0.0, ge=0.0, le=0.5)
+    """Share of bars, at random, whose volume is 0 (prices move all the same, as Yahoo has it)."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> SimulateSettings:
+        if self.start > self.end:
+            raise ValueError(f"start {self.start} must not lie after end {self.end}")
+        return self
 
 
 class DataSettings(Settings):
     """Which bars, from where, by which clock."""
 
     source: Literal["yahoo", "files", "simulate"] = "yahoo"
-    symbols: tuple[str, ...] = ()
+    symbols: Texts = ()
     calendar: str = "XNYS"
     hours: Literal["regular", "extended"] = "regular"
     tz: str | None = None
     stamp: Literal["open", "close"] = "open"
     vendor: str = "auto"
-    start: date | None = None
-    end: date | None = None
-    paths: tuple[str, ...] = ()
+    start: Day | None = None
+    end: Day | None = None
+    paths: Texts = ()
     simulate: SimulateSettings = SimulateSettings()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DataSettings:
+        if self.start is not None and self.end is not None and self.start > self.end:
+            raise ValueError(f"start {self.start} must not lie after end {self.end}")
+        return self
 
 
 class FeatureSettings(Settings):
@@ -60,8 +96,8 @@ class SplitSettings(Settings):
 
     train: Fraction = 0.7
     validation: Fraction = 0.15
-    train_end: date | None = None
-    validation_end: date | None = None
+    train_end: Day | None = None
+    validation_end: Day | None = None
     embargo: int = Field(0, ge=0, le=250)
 
     @model_validator(mode="after")
