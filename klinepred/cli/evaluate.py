@@ -1,0 +1,79 @@
+"""In: a trained model and the store. Out: the verdict on its test part, beside naive baselines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klinepred.cli.options import common, now_option, parse_ts, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.output import table, write_json
+
+if TYPE_CHECKING:
+    from klinepred.evaluation.verdict import Evaluation
+
+
+@click.command(epilog="Example: klinepred evaluate -p demo", short_help="The verdict on the test part.")
+@click.argument("model", required=False)
+@pipeline_option
+@set_option
+@now_option
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", "output", type=click.Path(path_type=Path, dir_okay=False), help="Write JSON to FILE.")
+@common
+def command(
+    model: str | None,
+    pipeline: str,
+    overrides: tuple[str, ...],
+    now: str | None,
+    form: str,
+    output: Path | None,
+    workspace: Path,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Grade MODEL (default: champion, else the pipeline's newest) on rows it never saw.
+
+    The model stands beside zero, last return, an autoregression, ridge and gradient boosting on the same rows and
+    features. The verdict is one of EDGE, NO EDGE, NOT ENOUGH DATA, SUSPICIOUSLY GOOD; docs/verdict.md has the rules.
+    The report is written beside the model and into its MLflow run.
+    """
+    space = start(workspace, quiet=quiet, verbose=verbose)
+    run = read_pipeline(pipeline, overrides, space)
+    clock = parse_ts(now, option="--now")
+
+    from klinepred.model.shelf import choose_model
+    from klinepred.pipeline import evaluate_model
+
+    folder = choose_model(space, pipeline=run.name, name=model)
+    graded = evaluate_model(folder, space, settings=run.evaluate, now=clock)
+    if form == "json" or output is not None:
+        write_json(graded.evaluation.to_dict(), output=output)
+    if form == "table":
+        click.echo(verdict_text(graded.evaluation), nl=False)
+    click.echo(f"report: {graded.report}", err=True)
+    return 0
+
+
+def verdict_text(evaluation: Evaluation, *, sentence: bool = True) -> str:
+    """The table of model and baselines, warnings and (unless told otherwise) the verdict, for a terminal."""
+    import polars as pl
+
+    shown = evaluation.table().select(
+        "forecast",
+        "rows",
+        pl.col("mse").round(4),
+        (pl.col("r2") * 100).round(3).alias("R2 %"),
+        pl.col("ic").round(4).alias("IC"),
+        pl.col("ic_se").round(4).alias("± se"),
+        pl.col("rank_ic").round(4).alias("rank IC"),
+        pl.col("cs_rank_ic").round(4).alias("cross-sect. rank IC"),
+        (pl.col("hit_rate") * 100).round(2).alias("hit %"),
+        (pl.col("hit_base") * 100).round(2).alias("base %"),
+    )
+    span = f", sessions {evaluation.span[0]} to {evaluation.span[1]}" if evaluation.span else ""
+    text = table(shown, title=f"test part: {evaluation.rows:,} labels against the {evaluation.target} target{span}")
+    for line in evaluation.warnings:
+        text += f"mind: {line}\n"
+    return f"{text}\n{evaluation.sentence}\n" if sentence else text

@@ -1,0 +1,120 @@
+"""In: a model and the store. Out: the next bar of every symbol as table, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klinepred.cli.options import (
+    common,
+    now_option,
+    parse_symbols,
+    parse_ts,
+    pipeline_option,
+    read_pipeline,
+    set_option,
+    start,
+)
+from klinepred.cli.output import format_options, write_rows
+from klinepred.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@click.command(
+    epilog="Example: klinepred predict --format json --now 2025-08-28T22:00:00Z", short_help="Predict the next bar."
+)
+@pipeline_option
+@set_option
+@click.option("--model", "model", help="Name or folder of a model (default: champion, else the pipeline's newest).")
+@click.option("--symbols", "symbols", help="A,B or @FILE (default: the pipeline's symbols in the store).")
+@click.option("--as-of", "as_of", metavar="TS", help="Use bars finished by TS.")
+@click.option("--start", "first", metavar="TS", help="Predict every bar opening at or after TS (with --end).")
+@click.option("--end", "last", metavar="TS", help="... and before TS.")
+@now_option
+@format_options
+@common
+def command(
+    pipeline: str,
+    overrides: tuple[str, ...],
+    model: str | None,
+    symbols: str | None,
+    as_of: str | None,
+    first: str | None,
+    last: str | None,
+    now: str | None,
+    form: str,
+    output: Path | None,
+    workspace: Path,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Predict the next bar of every symbol from its newest finished bar.
+
+    Expected return and interval in basis points; `target` says whether the model learned the raw return or the return
+    relative to its universe; interval and p_up always speak of the raw return of the bar that opens at target_ts.
+    Exit code 3: some symbols could not be predicted, each named with its reason.
+    """
+    space = start(workspace, quiet=quiet, verbose=verbose)
+    run = read_pipeline(pipeline, overrides, space)
+    wanted = parse_symbols(symbols)
+    moment, clock = parse_ts(as_of, option="--as-of"), parse_ts(now, option="--now")
+    span = _span(first, last, as_of, clock)
+
+    from klinepred.model.shelf import choose_model
+
+    folder = choose_model(space, pipeline=run.name, name=model)
+
+    from klinepred.model.bundle import load_bundle
+    from klinepred.pipeline import predict_bars
+
+    bundle = load_bundle(folder)
+    answer = predict_bars(bundle, space, run, symbols=wanted, as_of=moment, span=span, now=clock)
+    if form == "table":
+        write_rows(short(answer.rows), form=form, output=output, title=f"model {bundle.name}", last=40)
+    else:
+        write_rows(answer.rows, form=form, output=output)
+    for symbol, reason in answer.failures.items():
+        click.echo(f"no prediction: {symbol}: {reason}", err=True)
+    return 3 if answer.failures else 0
+
+
+def short(rows: pl.DataFrame) -> pl.DataFrame:
+    """The columns a person reads first; model and run stand in the title."""
+    import polars as pl
+
+    return rows.select(
+        "symbol",
+        "bar_ts",
+        "target_ts",
+        pl.col("expected_return_bps").round(2).alias("expected bps"),
+        "target",
+        pl.col("p_up").round(3).alias("P(up)"),
+        pl.col("lo80_bps").round(1).alias("lo80 bps"),
+        pl.col("hi80_bps").round(1).alias("hi80 bps"),
+        "stale",
+        pl.col("note").replace("", None),
+    )
+
+
+def _span(
+    first: str | None, last: str | None, as_of: str | None, now: datetime | None
+) -> tuple[datetime, datetime] | None:
+    if first is None and last is None:
+        return None
+    if as_of is not None or first is None:
+        raise UsageError(
+            "--start/--end/--as-of",
+            expected="either --start (with or without --end) or --as-of",
+            got="--as-of beside a range" if as_of else "--end alone",
+            do="leave one out, or add --start",
+        )
+    low = parse_ts(first, option="--start")
+    high = parse_ts(last, option="--end") or now or datetime.now(UTC)
+    if low is None or low >= high:
+        raise UsageError("--start/--end", expected="a start before the end", got=f"{first} and {last}", do="swap them")
+    return low, high

@@ -1,0 +1,65 @@
+"""In: a pipeline and the store. Out: a trained model on the workspace's shelf, its run in MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
+
+
+@click.command(epilog="Example: klinepred train --amp --epochs 5", short_help="Train the LSTM.")
+@pipeline_option
+@set_option
+@click.option("--amp", is_flag=True, help="Mixed precision: fp16 with loss scaling on CUDA, bf16 on the CPU.")
+@click.option("--precision", type=click.Choice(["auto", "fp32", "fp16", "bf16"]), help="Force one (implies --amp).")
+@click.option("--epochs", type=click.IntRange(min=1), help="Epochs (default: the pipeline's).")
+@click.option("--device", help="cpu, cuda, cuda:1 … (default: cuda where it works).")
+@click.option("--resume", metavar="RUN", help="Continue a run: its id, or the path of a checkpoint.")
+@common
+def command(
+    pipeline: str,
+    overrides: tuple[str, ...],
+    amp: bool,
+    precision: str | None,
+    epochs: int | None,
+    device: str | None,
+    resume: str | None,
+    workspace: Path,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Train on the pipeline's symbols that are in the store and log the run to MLflow.
+
+    The scaler is fitted on train rows only, the best epoch is chosen on validation, and the test part stays closed
+    until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it.
+    """
+    space = start(workspace, quiet=quiet, verbose=verbose)
+    flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device)
+    run = read_pipeline(pipeline, (*overrides, *flags), space)
+
+    from klinepred.cli.progress import TrainingBar
+    from klinepred.pipeline import train_model
+
+    done = train_model(run, space, progress=TrainingBar(quiet=quiet), resume=resume)
+    counts = ", ".join(f"{name} {count:,}" for name, count in done.data.counts().items())
+    click.echo(f"labels: {counts}", err=True)
+    click.echo(f"model {done.bundle.name}")
+    click.echo(f"run   {done.bundle.run_id}")
+    click.echo("next: klinepred evaluate, klinepred predict, klinepred ui", err=True)
+    return 0
+
+
+def overrides_of(*, amp: bool, precision: str | None, epochs: int | None, device: str | None = None) -> tuple[str, ...]:
+    """Flags as `--set` overrides, so that the resolved configuration tells the whole truth."""
+    out = []
+    if amp or precision in ("fp16", "bf16"):
+        out.append("train.amp=true")
+    if precision is not None:
+        out.append(f'train.precision="{precision}"')
+    if epochs is not None:
+        out.append(f"train.epochs={epochs}")
+    if device is not None:
+        out.append(f'train.device="{device}"')
+    return tuple(out)

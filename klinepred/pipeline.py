@@ -1,0 +1,205 @@
+"""In: a pipeline and a workspace. Out: its steps in order: ingest, train, evaluate, predict; each can be run alone."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klinepred.bars.store import list_symbols, scan_bars, store_version
+from klinepred.calendar import Clock
+from klinepred.errors import StoreError
+from klinepred.paths import Workspace
+from klinepred.settings import EvaluateSettings, Pipeline
+
+if TYPE_CHECKING:
+    from klinepred.dataset.make import Dataset
+    from klinepred.evaluation.verdict import Evaluation
+    from klinepred.model.bundle import ModelBundle
+    from klinepred.prediction import Forecast
+    from klinepred.training.progress import Progress
+
+log = logging.getLogger("klinepred.pipeline")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training: the bundle, where it lies, and the dataset it learned from."""
+
+    bundle: ModelBundle
+    folder: Path
+    data: Dataset
+
+
+def choose_symbols(run: Pipeline, space: Workspace) -> tuple[str, ...]:
+    """The pipeline's symbols that are in the store, those absent being warned of; none there: all of its calendar.
+
+    Raises
+    ------
+    StoreError
+        The store holds nothing that fits.
+    """
+    table = list_symbols(space)
+    clock = Clock(run.data.calendar, run.data.hours)
+    stored = dict(zip(table["symbol"], zip(table["calendar"], table["hours"], strict=True), strict=True))
+    listed = [symbol for symbol in run.data.symbols if symbol in stored]
+    absent = [symbol for symbol in run.data.symbols if symbol not in stored]
+    if listed:
+        if absent:
+            log.warning("%d of %d symbols not in the store: %s", len(absent), len(run.data.symbols), ", ".join(absent))
+        return tuple(listed)
+    fitting = sorted(symbol for symbol, kind in stored.items() if kind == (clock.calendar, clock.hours))
+    if fitting:
+        if run.data.symbols:
+            log.warning(
+                "none of the pipeline's %d symbols is in the store: using all %d of calendar %s there",
+                len(run.data.symbols),
+                len(fitting),
+                clock,
+            )
+        return tuple(fitting)
+    others = sorted({f"{calendar} ({hours})" for calendar, hours in stored.values()})
+    raise StoreError(
+        f"symbols of pipeline {run.name}",
+        expected=f"bars of its symbols, or of any with calendar {clock}",
+        got=f"bars of calendar {', '.join(others)}" if others else "an empty store",
+        do=f"ingest first: klinepred ingest -p {run.name}"
+        + (f", or set --set data.calendar={others[0].split(' ')[0]}" if others else ""),
+    )
+
+
+def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
+    """The training dataset of a pipeline from what the store holds.
+
+    Raises
+    ------
+    StoreError, DatasetError
+        Too little is stored.
+    """
+    from klinepred.dataset.make import make_dataset
+    from klinepred.features.build import FEATURE_SETS, build_features
+
+    symbols = choose_symbols(run, space)
+    table = build_features(scan_bars(space, symbols=symbols), FEATURE_SETS[run.features.set], universe=symbols)
+    data = make_dataset(table, run.dataset)
+    for symbol, (bars, sessions) in sorted(data.lacking.items()):
+        log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
+    return data
+
+
+def train_model(
+    run: Pipeline, space: Workspace, *, progress: Progress | None = None, resume: str | None = None
+) -> Trained:
+    """Train, log the run to MLflow, put the bundle on the workspace's shelf.
+
+    Raises
+    ------
+    StoreError, DatasetError, TrainingError
+        See `build_dataset` and `klinepred.training.loop.train`.
+    """
+    from klinepred.model.bundle import save_bundle
+    from klinepred.training.loop import train
+    from klinepred.training.tracking import MlflowTracker
+
+    tracker = MlflowTracker(space, run)
+    data = build_dataset(run, space)
+    version = store_version(space)
+    bundle = train(data, run.model, run.train, tracker=tracker, progress=progress)
+    stamp = datetime.now(UTC)
+    name = f"{run.name}-{stamp:%Y%m%dT%H%M%SZ}-{bundle.run_id[:8] or 'untracked'}"
+    bundle = replace(
+        bundle,
+        name=name,
+        pipeline=run.model_dump(mode="json"),
+        provenance={**bundle.provenance, "created": f"{stamp:%Y-%m-%dT%H:%M:%SZ}", "store_version": version},
+    )
+    folder = save_bundle(bundle, space.trained / name)
+    return Trained(bundle, folder, data)
+
+
+@dataclass(frozen=True)
+class GradedModel:
+    """A verdict, the model it is about and the HTML report."""
+
+    evaluation: Evaluation
+    bundle: ModelBundle
+    report: Path
+
+
+def evaluate_model(
+    folder: Path, space: Workspace, *, settings: EvaluateSettings, now: datetime | None = None
+) -> GradedModel:
+    """The verdict of a saved model on its test part, from what the store holds today.
+
+    The report lies beside the bundle; verdict, scores and report go into the model's MLflow run where there is one.
+
+    Raises
+    ------
+    ModelError, StoreError, DatasetError
+        The model cannot be read, or its symbols are not stored.
+    """
+    from klinepred.evaluation.report import write_report
+    from klinepred.evaluation.verdict import evaluate
+    from klinepred.model.bundle import load_bundle
+
+    bundle = load_bundle(folder)
+    evaluation = evaluate(bundle, dataset_of(bundle, space, now=now), settings=settings)
+    report = write_report(evaluation, folder / "report.html", config=bundle.pipeline, provenance=bundle.provenance)
+    return GradedModel(evaluation, bundle, report)
+
+
+def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = None) -> Dataset:
+    """Rows of the store scaled, split and cut as the model was trained. Errors as `evaluate_model`."""
+    import polars as pl
+
+    from klinepred.dataset.make import make_dataset
+    from klinepred.features.build import FEATURE_SETS, build_features
+    from klinepred.schema import BAR, Bars
+
+    stored = set(list_symbols(space).get_column("symbol").to_list())
+    symbols = [symbol for symbol in bundle.universe if symbol in stored]
+    if len(symbols) < len(bundle.universe):
+        absent = [symbol for symbol in bundle.universe if symbol not in stored]
+        log.warning("not in the store, though the model was trained on them: %s", ", ".join(absent))
+    bars = scan_bars(space, symbols=symbols)
+    if now is not None:
+        bars = Bars(bars.filter(pl.col("ts") + BAR <= now))
+    table = build_features(bars, FEATURE_SETS[bundle.feature_set], universe=bundle.universe)
+    return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split)
+
+
+def predict_bars(
+    bundle: ModelBundle,
+    space: Workspace,
+    run: Pipeline,
+    *,
+    symbols: tuple[str, ...] = (),
+    as_of: datetime | None = None,
+    span: tuple[datetime, datetime] | None = None,
+    now: datetime | None = None,
+) -> Forecast:
+    """Predictions for `symbols`, default: the pipeline's that are stored.
+
+    Raises
+    ------
+    StoreError, DatasetError, ModelError
+        Nothing is stored, no symbol can be predicted, or the features are not the model's.
+    """
+    from klinepred.prediction import Forecast, forecast
+
+    stored = set(list_symbols(space).get_column("symbol").to_list())
+    wanted = symbols or choose_symbols(run, space)
+    known = [symbol for symbol in wanted if symbol in stored]
+    unknown = {symbol: f"no data for {symbol} in the store" for symbol in wanted if symbol not in stored}
+    if not known:
+        raise StoreError(
+            f"prediction for {', '.join(wanted[:5])}",
+            expected="symbols with bars in the store",
+            got="; ".join(list(unknown.values())[:5]),
+            do="see `klinepred bars list`, or ingest them first",
+        )
+    needed = [symbol for symbol in dict.fromkeys([*bundle.universe, *known]) if symbol in stored]
+    answer = forecast(bundle, scan_bars(space, symbols=needed), symbols=known, as_of=as_of, span=span, now=now)
+    return Forecast(answer.rows, {**answer.failures, **unknown})
