@@ -1,0 +1,171 @@
+"""In: scores, intervals, profits. Out: `Evaluation`, the value that carries a verdict with everything it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from klinepred.evaluation.intervals import IntervalScore
+from klinepred.evaluation.money import Money
+from klinepred.evaluation.rules import Verdict
+from klinepred.evaluation.scores import Score
+from klinepred.evaluation.significance import Estimate
+from klinepred.settings import EvaluateSettings
+
+COLUMNS: Final[dict[str, pl.DataType]] = {
+    "rows": pl.Int64(),
+    **dict.fromkeys(
+        ("mse", "r2", "ic", "ic_se", "rank_ic", "cs_rank_ic", "cs_rank_ic_se", "hit_rate", "hit_base"), pl.Float64()
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One forecast and how it did.
+
+    Attributes
+    ----------
+    head
+        All test steps against the learned target; None when the test part is empty.
+    scores
+        Every selection, `head` first.
+    lead
+        IC of the model minus IC of this baseline, paired; undefined for the model itself.
+    settings
+        What was chosen on validation.
+    """
+
+    name: str
+    head: Score | None
+    scores: tuple[Score, ...]
+    lead: Estimate
+    settings: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """`head` flat, then scores, settings and the model's lead; NaN becomes None."""
+        return {
+            "name": self.name,
+            **(self.head.to_dict() if self.head else {}),
+            "model_leads_by": self.lead.value,
+            "model_leads_by_se": self.lead.se,
+            "settings": dict(self.settings),
+            "scores": [score.to_dict() for score in self.scores],
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The verdict and what it rests on; the rules are in docs/verdict.md.
+
+    Attributes
+    ----------
+    verdict, sentence
+        One word and one plain sentence.
+    model, baselines
+        Scores; baselines by name.
+    ic
+        The IC the verdict rests on, with the smallest detectable one.
+    intervals
+        The 80 % interval and P(up) by kind of step.
+    money
+        Entered at the close, entered one bar late.
+    sessions, symbols, months
+        Breakdowns (`klinepred.evaluation.breakdown`).
+    warnings
+        What to mind when reading the numbers.
+    """
+
+    verdict: Verdict
+    sentence: str
+    model: Graded
+    baselines: Mapping[str, Graded]
+    ic: Estimate
+    target: str
+    horizon: int
+    rows: int
+    span: tuple[str, str] | None
+    intervals: tuple[IntervalScore, ...]
+    money: tuple[Money, Money]
+    sessions: pl.DataFrame
+    symbols: pl.DataFrame
+    months: pl.DataFrame
+    warnings: tuple[str, ...]
+    settings: EvaluateSettings
+    model_name: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not defined is None."""
+        table = {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "model": {**self.model.to_dict(), "bundle": self.model_name},
+            "baselines": {name: graded.to_dict() for name, graded in self.baselines.items()},
+            "target": self.target,
+            "horizon": self.horizon,
+            "test": {
+                "rows": self.rows,
+                "sessions": self.ic.sessions,
+                "first_session": self.span[0] if self.span else None,
+                "last_session": self.span[1] if self.span else None,
+            },
+            "ic": {
+                "value": self.ic.value,
+                "se": self.ic.se,
+                "p": self.ic.p_above(),
+                "smallest_detectable": self.ic.detectable,
+            },
+            "intervals": [score.to_dict() for score in self.intervals],
+            "money": [way.to_dict() for way in self.money],
+            "by_session": self.sessions.to_dicts(),
+            "by_symbol": self.symbols.to_dicts(),
+            "by_month": self.months.to_dicts(),
+            "warnings": list(self.warnings),
+            "settings": self.settings.model_dump(mode="json"),
+        }
+        plain: dict[str, Any] = _plain(table)
+        return plain
+
+    def metrics(self) -> dict[str, float]:
+        """The finite headline numbers as `test_…`, for tracking."""
+        table: dict[str, float] = {"test_rows": float(self.rows), "test_sessions": float(self.ic.sessions)}
+        for graded in (self.model, *self.baselines.values()):
+            prefix = "test" if graded is self.model else f"test_{graded.name.replace(' ', '_')}"
+            for name in ("mse", "r2", "ic", "ic_se", "rank_ic", "cs_rank_ic", "hit_rate"):
+                if graded.head is not None:
+                    table[f"{prefix}_{name}"] = float(getattr(graded.head, name))
+        table["test_ic_p"], table["test_ic_detectable"] = self.ic.p_above(), self.ic.detectable
+        for score in self.intervals[:1]:
+            table["test_coverage80"] = score.coverage
+        for way, prefix in zip(self.money, ("test", "test_late"), strict=True):
+            for name in ("gross_bps", "net_bps", "break_even_bps", "turnover"):
+                table[f"{prefix}_{name}"] = float(getattr(way, name))
+        return {name: value for name, value in table.items() if math.isfinite(value)}
+
+    def table(self) -> pl.DataFrame:
+        """Model and baselines side by side, one row each: all test steps against the learned target."""
+        rows = [
+            {"forecast": graded.name, **{name: getattr(graded.head, name) for name in COLUMNS}}
+            for graded in (self.model, *self.baselines.values())
+            if graded.head is not None
+        ]
+        schema = {"forecast": pl.String(), **COLUMNS}
+        return pl.DataFrame(rows, schema=schema).with_columns(pl.selectors.float().fill_nan(None))
+
+
+def _plain(value: Any) -> Any:
+    """NaN and infinities become None, numpy scalars and tuples plain values."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,192 @@
+"""In: a bundle and a dataset. Out: `Evaluation`: the verdict on the test part, with everything it rests on."""
+
+# Shapes: N rows of the dataset, M rows of the test part.
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from klinepred.errors import ModelError
+from klinepred.evaluation.baselines import Baseline, feature_columns, fit_baselines
+from klinepred.evaluation.breakdown import by_month, by_session, by_symbol
+from klinepred.evaluation.intervals import IntervalScore, score_intervals
+from klinepred.evaluation.money import Money, weigh_money
+from klinepred.evaluation.result import Evaluation, Graded
+from klinepred.evaluation.rules import Evidence, Verdict, decide
+from klinepred.evaluation.sample import Sample, take_sample
+from klinepred.evaluation.scores import Scored, gain, score_all
+from klinepred.evaluation.significance import UNDEFINED, Estimate, draw_sessions
+from klinepred.model.bundle import ModelBundle
+from klinepred.model.forward import forward_rows
+from klinepred.settings import EvaluateSettings
+
+if TYPE_CHECKING:
+    from klinepred.dataset.make import Dataset
+
+log = logging.getLogger("klinepred.evaluation")
+
+DEFAULTS: Final = EvaluateSettings()
+RIVALS: Final = ("ridge", "hgb")
+"""Baselines that the sentence compares the model with."""
+
+
+def evaluate(bundle: ModelBundle, data: Dataset, *, settings: EvaluateSettings = DEFAULTS) -> Evaluation:
+    """Grade the model and the baselines on the test part, once, and say what that is worth.
+
+    Parameters
+    ----------
+    data
+        Made with the bundle's features, scaler, universe and split: the baselines learn from its train part and are
+        chosen on its validation part, the same rows the network had.
+
+    Raises
+    ------
+    ModelError
+        The dataset is not of the kind the model was trained on, or a forecast is not finite.
+    """
+    _fits(bundle, data)
+    train_N, test_N = data.mask("train"), data.mask("test")
+    pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(test_N))
+    sample = take_sample(data, pred_N, mask_N=test_N)
+    last_return, lags = feature_columns(data.features)
+    baselines = fit_baselines(
+        data.x_NF,
+        data.y_N,
+        train_N=train_N,
+        validation_N=data.mask("validation"),
+        ask_N=test_N,
+        names=data.features.names,
+        last_return=last_return,
+        lags=lags,
+        label_clip=data.settings.label_clip,
+        seed=settings.seed,
+    )
+    kind_M = sample.kind_M
+    lo_M, hi_M = bundle.calibration.interval(sample.pred_M, kind_M)
+    up_M = bundle.calibration.p_up(sample.pred_M, kind_M)
+    intervals = score_intervals(sample, lo_M=lo_M, hi_M=hi_M, up_M=up_M)
+    return judge(sample, baselines, intervals=intervals, settings=settings, name=bundle.name)
+
+
+def judge(
+    sample: Sample,
+    baselines: Sequence[Baseline] = (),
+    *,
+    intervals: tuple[IntervalScore, ...] = (),
+    settings: EvaluateSettings = DEFAULTS,
+    name: str = "",
+) -> Evaluation:
+    """The verdict on forecasts given as plain arrays; no network, no dataset. Deterministic for given settings."""
+    sessions = len(sample.sessions)
+    scored: dict[str, Scored] = {}
+    if sample.rows:
+        draws_BS = draw_sessions(sessions, repeats=settings.bootstrap, seed=settings.seed)
+        forecasts = {"model": sample.pred_M, **{baseline.name: baseline.pred_M for baseline in baselines}}
+        scored = score_all(sample, forecasts, draws_BS=draws_BS)
+    model = _graded("model", scored, settings={})
+    rivals = {baseline.name: _graded(baseline.name, scored, settings=baseline.settings) for baseline in baselines}
+    estimates = scored["model"].estimates if scored else {}
+    ic = estimates.get("all", UNDEFINED)
+    evidence = Evidence(
+        labels=sample.rows,
+        sessions=sessions,
+        ic=ic,
+        by_kind={steps: part for steps, part in estimates.items() if steps != "all"},
+        constant=bool(sample.rows and np.ptp(sample.pred_M) == 0.0),
+    )
+    verdict, reason = decide(evidence)
+    money = weigh_money(sample, cost_bps=settings.cost_bps)
+    return Evaluation(
+        verdict=verdict,
+        sentence=_sentence(verdict, reason, rivals, money, constant=evidence.constant or not sample.rows),
+        model=model,
+        baselines=rivals,
+        ic=ic,
+        target=sample.target,
+        horizon=sample.horizon,
+        rows=sample.rows,
+        span=(sample.sessions[0], sample.sessions[-1]) if sessions else None,
+        intervals=intervals,
+        money=money,
+        sessions=by_session(sample, money),
+        symbols=by_symbol(sample),
+        months=by_month(sample),
+        warnings=_warnings(model, rivals, {baseline.name: baseline for baseline in baselines}),
+        settings=settings,
+        model_name=name,
+    )
+
+
+def _graded(name: str, scored: Mapping[str, Scored], *, settings: Mapping[str, Any]) -> Graded:
+    own = scored.get(name)
+    if own is None or not own.scores:
+        return Graded(name, None, (), UNDEFINED, settings)
+    lead = UNDEFINED if name == "model" else gain(scored["model"], own)
+    return Graded(name, own.head, own.scores, lead, settings)
+
+
+def _sentence(
+    verdict: Verdict, reason: str, rivals: Mapping[str, Graded], money: tuple[Money, Money], *, constant: bool
+) -> str:
+    """The verdict's reason, then whether the model beats its rivals and whether the profit survives the cost."""
+    if constant:
+        return f"{verdict}: {reason}."
+    parts = [reason]
+    known = [rivals[name] for name in RIVALS if name in rivals and math.isfinite(rivals[name].lead.se)]
+    if known:
+        parts.append("; ".join(_against(graded) for graded in known))
+    first, late = money
+    if math.isfinite(first.break_even_bps):
+        side = "above" if first.break_even_bps > first.cost_bps else "not above"
+        parts.append(
+            f"the break-even cost of {first.break_even_bps:.2f} bps a side (one bar late {late.break_even_bps:.2f})"
+            f" is {side} the configured {first.cost_bps:g}"
+        )
+    return f"{verdict}: {'; '.join(parts)}."
+
+
+def _against(graded: Graded) -> str:
+    lead = graded.lead
+    word = "beats" if lead.above() else "is beaten by" if Estimate(-lead.value, lead.se, lead.sessions).above() else ""
+    verb = f"it {word} {graded.name}" if word else f"it does not differ from {graded.name} beyond chance"
+    return f"{verb} ({lead.value:+.3f} ± {lead.se:.3f})"
+
+
+def _warnings(model: Graded, rivals: Mapping[str, Graded], fitted: Mapping[str, Baseline]) -> tuple[str, ...]:
+    out = []
+    reversal = rivals.get("last return")
+    if reversal and reversal.head and model.head and reversal.head.ic_p < 0.025:
+        slope = sum(value for name, value in fitted["last return"].weights.items() if name != "intercept")
+        if slope < 0.0 and reversal.head.ic >= 0.5 * model.head.ic > 0.0:
+            out.append(
+                f"the reversal of the last return alone has an IC of {reversal.head.ic:.3f}: bid-ask bounce makes that"
+                " without being tradable"
+            )
+    out.append(
+        "symbols chosen with today's knowledge (survivors) flatter every forecast, and each further look at this test"
+        " part makes a lucky pass more likely; neither is corrected for here"
+    )
+    return tuple(out)
+
+
+def _fits(bundle: ModelBundle, data: Dataset) -> None:
+    pairs = (
+        ("features", bundle.fingerprint, data.features.fingerprint),
+        ("scaler", bundle.scaler.to_dict(), data.scaler.to_dict()),
+        ("universe", tuple(bundle.universe), tuple(data.universe)),
+        ("split", bundle.split, data.split),
+        ("dataset settings", bundle.dataset, data.settings),
+    )
+    wrong = [name for name, own, given in pairs if own != given]
+    if wrong:
+        raise ModelError(
+            f"dataset for model {bundle.name}",
+            expected="one made with the model's own features, universe, settings, scaler and split",
+            got=f"another {', another '.join(wrong)}",
+            do="make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split)",
+        )
