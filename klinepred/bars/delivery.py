@@ -34,9 +34,13 @@ class Delivery:
         By symbol.
     remarks
         Lines for the user, such as a clamped start date with both dates.
+    rejects
+        Rows the source itself had to set aside (minutes that cannot be added up, stamps no clock shows), in the
+        shape of `frame` with a `reason`; None = none. They are not in `frame`.
     """
 
     frame: pl.DataFrame
     source: str
     failures: Mapping[str, Failure] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    rejects: pl.DataFrame | None = None

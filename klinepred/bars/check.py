@@ -1,0 +1,149 @@
+"""In: a frame said to hold bars. Out: `Bars`, or an error that names the broken guarantee and the first such row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from klinepred.calendar import Clock, place
+from klinepred.errors import BarsError
+from klinepred.schema import BAR_SCHEMA, BAR_US, CALENDAR, PRICES, VALUES, Bars
+
+FORBIDDEN_IN_SYMBOLS: Final = r"[\x00-\x1f\x7f\\]|\.\.|^[\s/~]|\s$|^$"
+"""A symbol is text a user types back: no control character, no backslash, nothing that walks through folders."""
+LONGEST_SYMBOL: Final = 64
+
+
+def value_rules() -> list[tuple[str, pl.Expr]]:
+    """What makes the values of one row impossible, as (reason, expression that is true where it is), first one wins.
+
+    The first rule must be applied before the others: they take their prices as present.
+    """
+    missing = [pl.col(name).is_null() | pl.col(name).is_nan() for name in VALUES]
+    return [
+        *((f"{name} is missing", gone) for name, gone in zip(VALUES, missing, strict=True)),
+        ("a value is infinite", pl.any_horizontal(pl.col(name).is_infinite() for name in VALUES)),
+        ("a price is zero or negative", pl.min_horizontal(*PRICES) <= 0.0),
+        ("volume is negative", pl.col("volume") < 0.0),
+        ("high is below low", pl.col("high") < pl.col("low")),
+        ("high is below open or close", pl.col("high") < pl.max_horizontal("open", "close")),
+        ("low is above open or close", pl.col("low") > pl.min_horizontal("open", "close")),
+    ]
+
+
+def symbol_is_odd() -> pl.Expr:
+    """True where `symbol` cannot be one: null, empty, overlong, or with characters no symbol has."""
+    return (
+        pl.col("symbol").is_null()
+        | (pl.col("symbol").str.len_chars() > LONGEST_SYMBOL)
+        | pl.col("symbol").str.contains(FORBIDDEN_IN_SYMBOLS)
+    )
+
+
+def grid_of(stamps: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+    """Where the distinct `ts` of `stamps` lie on the grid of `clock`.
+
+    Returns
+    -------
+    polars.DataFrame
+        `ts` (unique, sorted), `session` (Date), `slot` (Int64; null = no bar opens then), `in_session` (Boolean: the
+        market is open, whether or not a bar opens exactly then), `month` (text such as 2025-06, of the UTC stamp).
+    """
+    unique = stamps.select(pl.col("ts").unique()).drop_nulls().sort("ts")
+    placed = place(unique.with_columns(pl.lit(str(clock)).alias(CALENDAR))).select("ts", "session", "slot")
+    # an off-grid stamp lies in a session when the bar it falls into exists: look up the bar open before it
+    off = placed.filter(pl.col("slot").is_null()).select("ts")
+    floor = off.with_columns(floor=pl.from_epoch(pl.col("ts").dt.epoch("us") // BAR_US * BAR_US, "us"))
+    floored = place(
+        floor.select(pl.col("floor").dt.replace_time_zone("UTC").alias("ts"), pl.lit(str(clock)).alias(CALENDAR))
+    )
+    inside = floor.select("ts").with_columns(floored["slot"].is_not_null().alias("_inside"))
+    return (
+        placed.join(inside, on="ts", how="left", maintain_order="left")
+        .with_columns(in_session=pl.col("_inside").fill_null(True), month=pl.col("ts").dt.strftime("%Y-%m"))
+        .drop("_inside")
+    )
+
+
+def check_bars(frame: pl.DataFrame | pl.LazyFrame, *, clock: Clock | None = None) -> Bars:
+    """The door every frame of bars goes through: what comes out can be trusted without another look.
+
+    Parameters
+    ----------
+    frame
+        `symbol` (text), `ts` (bar OPEN, Datetime us UTC), `open high low close volume` (Float64); more columns are
+        dropped. With `clock=None` also `calendar`, the text of each row's `Clock`.
+    clock
+        Clock of all rows; adds the column `calendar`.
+
+    Returns
+    -------
+    Bars
+        Sorted by symbol and ts as they came, nothing changed.
+
+    Raises
+    ------
+    BarsError
+        A column or dtype is wrong, rows are unsorted or repeated, a value is impossible (see `value_rules`), or a
+        stamp is no bar of its calendar.
+    """
+    table = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
+    _check_columns(table, clock)
+    bars = table.select(*BAR_SCHEMA, *([] if clock else [CALENDAR]))
+    bars = bars.with_columns(
+        (pl.lit(str(clock)) if clock else pl.col(CALENDAR).cast(pl.String)).cast(pl.Categorical).alias(CALENDAR)
+    )
+    _check_order(bars)
+    for reason, broken in [("the symbol is odd", symbol_is_odd()), *value_rules()]:
+        _refuse(bars, broken, reason)
+    for (name,), part in bars.group_by(CALENDAR):
+        stamps = grid_of(part, Clock.parse(str(name)))
+        closed = stamps.filter(pl.col("slot").is_null()).select("ts")
+        if closed.height:
+            row = part.join(closed, on="ts", how="semi").row(0, named=True)
+            raise BarsError(
+                f"bars of {row['symbol']}",
+                expected=f"stamps on the 5-minute grid of {name}",
+                got=f"{row['ts']:%Y-%m-%dT%H:%M:%SZ}, when no bar of it opens",
+                do="pass the calendar these bars belong to, or drop the row",
+            )
+    return Bars(bars.lazy())
+
+
+def _check_columns(table: pl.DataFrame, clock: Clock | None) -> None:
+    wanted = dict(BAR_SCHEMA)
+    for name, dtype in wanted.items():
+        have = table.schema.get(name)
+        if have != dtype:
+            raise BarsError(
+                f"bars: column {name}", expected=f"{name} as {dtype}", got=str(have or "no such column"), do="cast it"
+            )
+    if clock is None and table.schema.get(CALENDAR) not in (pl.String, pl.Categorical):
+        raise BarsError(
+            "bars: column calendar",
+            expected="the clock of each row as text, or clock= for all rows",
+            got=str(table.schema.get(CALENDAR, "no such column")),
+            do="pass clock=Clock('XNYS') or the calendar the bars follow",
+        )
+
+
+def _check_order(bars: pl.DataFrame) -> None:
+    same = pl.col("symbol") == pl.col("symbol").shift(1)
+    after = (pl.col("symbol") > pl.col("symbol").shift(1)) | (same & (pl.col("ts") > pl.col("ts").shift(1)))
+    first = pl.int_range(pl.len()) == 0
+    _refuse(bars, pl.col("symbol").is_null() | pl.col("ts").is_null(), "a symbol or stamp is null")
+    _refuse(bars, ~(after | first), "rows are not sorted by symbol and ts, or one is there twice")
+
+
+def _refuse(bars: pl.DataFrame, broken: pl.Expr, reason: str) -> None:
+    where = bars.select(broken.fill_null(False).arg_true()).to_series()
+    if not where.is_empty():
+        row = bars.row(int(where[0]), named=True)
+        stamp = f"{row['ts']:%Y-%m-%dT%H:%M:%SZ}" if row["ts"] else "no stamp"
+        raise BarsError(
+            f"bars of {row['symbol']}",
+            expected="sorted, unique, finite, OHLC-consistent rows",
+            got=f"{where.len()} rows where {reason}, first at {stamp}",
+            do="pass raw bars through klinepred ingest, which sets such rows aside",
+        )

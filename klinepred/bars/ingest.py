@@ -1,0 +1,210 @@
+"""In: the data settings of a pipeline, a workspace. Out: bars in its store, and a report of what became of each row."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from klinepred.bars.clean import clean
+from klinepred.bars.delivery import Delivery, Failure
+from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.reconcile import reconcile
+from klinepred.bars.report import IngestReport
+from klinepred.bars.store import (
+    commit_bars,
+    has_bars,
+    keep_quarantine,
+    keep_symbols,
+    read_overlap,
+    store_version,
+    stored_clocks,
+)
+from klinepred.bars.tally import Tally
+from klinepred.calendar import Clock, segments
+from klinepred.errors import UsageError
+from klinepred.paths import Workspace
+from klinepred.settings import DataSettings
+
+log = logging.getLogger("klinepred.bars")
+
+BATCH_ROWS: Final = 4_000_000
+"""A delivery of more rows is committed symbol group by symbol group, so that memory stays bounded."""
+TALK_EVERY_S: Final = 3.0
+
+
+def ingest(
+    data: DataSettings, space: Workspace, *, now: datetime | None = None, wait_s: float = WAIT_S
+) -> IngestReport:
+    """Take bars in from the source that `data` names; each delivery is one atomic commit, a huge one a few.
+
+    A bar already stored with equal values is unchanged, with other values revised; one that is stored but did not
+    come this time stays. Nothing is filled. What cannot be a bar goes to the quarantine with its reason.
+
+    Parameters
+    ----------
+    now
+        The clock (aware); bars not finished by then are held back. None = the real one.
+    wait_s
+        How long to wait for another ingest that holds the store, seconds.
+
+    Raises
+    ------
+    UsageError
+        A path does not exist; no symbols or no paths to take in; a calendar nobody knows.
+    SourceError
+        The only file is unreadable, or the source as a whole cannot be reached.
+    StoreError
+        The store cannot be written, or is held by another process.
+    """
+    clock = Clock(data.calendar, data.hours)
+    segments(clock)
+    at = datetime.now(UTC) if now is None else now.astimezone(UTC)
+    tally = Tally()
+    remarks: dict[str, None] = {}
+    told = time.monotonic()
+    stored = 0
+    for delivery in _deliveries(data, clock, at):
+        for line in delivery.remarks:
+            if line not in remarks:
+                log.info(line)
+                remarks[line] = None
+        for symbol, failure in delivery.failures.items():
+            tally.add_failure(symbol, failure)
+        stored += _take(delivery, data, space, tally=tally, clock=clock, now=at, wait_s=wait_s)
+        if time.monotonic() - told > TALK_EVERY_S:
+            told = time.monotonic()
+            log.info("… %s bars stored so far, now from %s", f"{stored:,}", delivery.source)
+    return IngestReport(version=store_version(space), symbols=tally.reports(), remarks=tuple(remarks))
+
+
+def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Delivery]:
+    if data.source == "files":
+        from klinepred.bars.sources.files import read_files
+
+        if not data.paths:
+            raise UsageError(
+                "ingest from files",
+                expected="at least one file, folder or pattern",
+                got="none",
+                do="write klinepred ingest PATH…, or set data.paths in the pipeline",
+            )
+        return read_files(
+            [Path(path) for path in data.paths],
+            clock=clock,
+            tz=data.tz,
+            stamp=data.stamp,
+            symbols=data.symbols,
+            vendor=data.vendor,
+        )
+    if data.source == "simulate":
+        from klinepred.bars.sources.simulate import simulate
+
+        return simulate(data.simulate, clock=clock)
+    from klinepred.bars.sources.yahoo import fetch
+
+    if not data.symbols:
+        raise UsageError(
+            "ingest from Yahoo",
+            expected="at least one symbol",
+            got="none",
+            do="add --symbols AAPL,MSFT, or set data.symbols in the pipeline",
+        )
+    return fetch(data.symbols, clock=clock, start=data.start, end=data.end, now=now)
+
+
+def _take(
+    delivery: Delivery,
+    data: DataSettings,
+    space: Workspace,
+    *,
+    tally: Tally,
+    clock: Clock,
+    now: datetime,
+    wait_s: float,
+) -> int:
+    """Clean, compare and commit one delivery; returns the number of bars written."""
+    frame = delivery.frame
+    if data.source == "files":
+        frame = _within(frame, data.start, data.end, clock)
+    cleaned = clean(frame, clock=clock, now=now)
+    rejects = cleaned.rejects
+    if delivery.rejects is not None and delivery.rejects.height:
+        extra = delivery.rejects.select(rejects.columns)
+        rejects = pl.concat([rejects, extra]).sort("symbol", "ts", "reason")
+        tally.add_counts(extra.group_by("symbol").agg(received=pl.len()))
+    tally.add_counts(cleaned.counts)
+    tally.add_bars(cleaned.bars)
+    tally.add_rejects(rejects)
+    written = 0
+    for good, bad in _batches(cleaned.bars, rejects):
+        with writer(space.data, wait_s=wait_s):
+            written += _commit(good, bad, delivery.source, space, tally=tally, clock=clock)
+    return written
+
+
+def _commit(good: pl.DataFrame, bad: pl.DataFrame, source: str, space: Workspace, *, tally: Tally, clock: Clock) -> int:
+    clocks, kept = stored_clocks(space), has_bars(space)
+    other = {name for name, its in clocks.items() if name in kept and its != clock}
+    for name in sorted(other & {*good["symbol"].unique(), *bad["symbol"].unique()}):
+        tally.add_failure(
+            name,
+            Failure(
+                "rejected",
+                f"stored by the calendar {clocks[name]}, this ingest uses {clock}: pass --calendar "
+                f"{clocks[name].calendar} --hours {clocks[name].hours}, or use another workspace",
+            ),
+        )
+    good = good.filter(~pl.col("symbol").is_in(other)) if other else good
+    stored = read_overlap(space, good)
+    result = reconcile(good, stored)
+    for name, reason in result.refused.items():
+        tally.add_failure(name, Failure("rejected", reason))
+    tally.add_counts(result.counts)
+    # Quarantine, then symbols, then bars: stopped in between, what is there is true, and a second try adds the rest.
+    shut = [*other, *result.refused]
+    keep_quarantine(space, bad.filter(~pl.col("symbol").is_in(shut).fill_null(False)), source=source)
+    moved = [*result.new["symbol"].unique(), *result.revised["symbol"].unique()]
+    if moved:
+        keep_symbols(space, sorted(set(moved)), clock=clock, source=source)
+        commit_bars(space, new=result.new, revised=result.revised, stored=stored, clock=clock, source=source)
+    return result.new.height + result.revised.height
+
+
+def _batches(good: pl.DataFrame, bad: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Groups of whole symbols of at most `BATCH_ROWS` rows, or one symbol if that has more."""
+    if good.height <= BATCH_ROWS:
+        yield good, bad
+        return
+    sizes = good.group_by("symbol", maintain_order=True).agg(rows=pl.len())
+    start, rows, first = 0, 0, True
+    names: list[str] = []
+
+    def cut(names: Sequence[str], start: int, rows: int, first: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+        mine = pl.col("symbol").is_in(list(names))
+        if first:  # rows of symbols without any good bar go with the first group
+            mine = mine | ~pl.col("symbol").is_in(sizes["symbol"].implode()) | pl.col("symbol").is_null()
+        return good.slice(start, rows), bad.filter(mine)
+
+    for symbol, size in sizes.iter_rows():
+        if rows and rows + size > BATCH_ROWS:
+            yield cut(names, start, rows, first)
+            start, rows, first, names = start + rows, 0, False, []
+        rows += size
+        names.append(symbol)
+    yield cut(names, start, rows, first)
+
+
+def _within(frame: pl.DataFrame, start: date | None, end: date | None, clock: Clock) -> pl.DataFrame:
+    """Rows whose day in the calendar's zone lies between `start` and `end`, both included."""
+    day = pl.col("ts").dt.convert_time_zone(clock.zone).dt.date()
+    if start is not None:
+        frame = frame.filter((day >= start) | pl.col("ts").is_null())
+    if end is not None:
+        frame = frame.filter((day <= end) | pl.col("ts").is_null())
+    return frame

@@ -1,0 +1,133 @@
+"""In: cleaned bars, the stored bars of the same range. Out: which are new, revised, unchanged; symbols to refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from klinepred.schema import VALUES
+
+JUMP: Final = 0.01
+"""A stored and a received close that differ by more than this share are not the same price revised."""
+SAME_RATIO: Final = 0.004
+"""Ratios within this share of their median are one ratio; rounding to cents of a 5-dollar stock stays inside."""
+FEW: Final = 3
+"""So many bars must agree on a ratio before it is believed; fewer only if they are the whole overlap."""
+STRANGE: Final = 0.05
+"""Where over half of the overlap jumps, by differing ratios of this median size, two instruments share one name."""
+FACTORS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100, 1000)
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What a delivery changes.
+
+    Attributes
+    ----------
+    new, revised
+        Rows to store, in the shape they came; `revised` ones replace a stored row of other values.
+    counts
+        Per symbol: `new`, `revised`, `unchanged`.
+    refused
+        Symbol to the reason why none of its rows may be stored.
+    """
+
+    new: pl.DataFrame
+    revised: pl.DataFrame
+    counts: pl.DataFrame
+    refused: Mapping[str, str]
+
+
+def reconcile(received: pl.DataFrame, stored: pl.DataFrame) -> Reconciled:
+    """Compare received bars with stored ones, bar by bar; stored bars that were not received stay out of it.
+
+    Parameters
+    ----------
+    received, stored
+        `symbol`, `ts` and the five values, unique by symbol and ts.
+    """
+    if stored.is_empty():
+        refused: dict[str, str] = {}
+        state = received.with_columns(_state=pl.lit("new"))
+    else:
+        old = stored.select("symbol", "ts", *(pl.col(name).alias(f"_{name}") for name in VALUES))
+        joined = received.join(old, on=["symbol", "ts"], how="left", maintain_order="left")
+        equal = pl.all_horizontal(pl.col(name) == pl.col(f"_{name}") for name in VALUES)
+        joined = joined.with_columns(
+            _state=pl.when(pl.col("_close").is_null())
+            .then(pl.lit("new"))
+            .when(equal)
+            .then(pl.lit("unchanged"))
+            .otherwise(pl.lit("revised"))
+        )
+        refused = _refuse(joined.filter(pl.col("_state") == "revised"), joined)
+        state = joined.drop(f"_{name}" for name in VALUES)
+    if refused:
+        state = state.filter(~pl.col("symbol").is_in(list(refused)))
+    counts = state.group_by("symbol").agg(
+        *((pl.col("_state") == name).sum().alias(name) for name in ("new", "revised", "unchanged"))
+    )
+    return Reconciled(
+        new=state.filter(pl.col("_state") == "new").drop("_state"),
+        revised=state.filter(pl.col("_state") == "revised").drop("_state"),
+        counts=counts.sort("symbol"),
+        refused=refused,
+    )
+
+
+def _refuse(changed: pl.DataFrame, joined: pl.DataFrame) -> dict[str, str]:
+    """Symbols whose changed rows tell of a split, another unit, or another instrument."""
+    ratio = changed.select("symbol", "ts", ratio=pl.col("close") / pl.col("_close"))
+    jumped = ratio.filter((pl.col("ratio") - 1.0).abs() > JUMP)
+    if jumped.is_empty():
+        return {}
+    overlap = joined.filter(pl.col("_state") != "new").group_by("symbol").agg(overlap=pl.len())
+    verdict = (
+        jumped.with_columns(median=pl.col("ratio").median().over("symbol"))
+        .with_columns(same=(pl.col("ratio") / pl.col("median") - 1.0).abs() <= SAME_RATIO)
+        .group_by("symbol")
+        .agg(
+            median=pl.col("median").first(),
+            jumped=pl.len(),
+            same=pl.col("same").sum(),
+            size=(pl.col("ratio").log().abs()).median(),
+            first=pl.col("ts").min(),
+            last=pl.col("ts").max(),
+        )
+        .join(overlap, on="symbol")
+    )
+    return {row["symbol"]: text for row in verdict.iter_rows(named=True) if (text := _reason(row))}
+
+
+def _reason(row: dict[str, object]) -> str | None:
+    median, size = float(str(row["median"])), float(str(row["size"]))
+    jumped, same, overlap = int(str(row["jumped"])), int(str(row["same"])), int(str(row["overlap"]))
+    enough = same >= FEW or jumped == overlap
+    if enough and same >= 0.9 * jumped and (overlap > 1 or _usual(median)):
+        return (
+            f"received closes are {_factor(median)} the stored ones on {same:,} of {overlap:,} common bars "
+            f"({row['first']:%Y-%m-%d %H:%MZ} to {row['last']:%Y-%m-%d %H:%MZ}): a split or another unit of price. "
+            "Nothing of this symbol was stored; ingest its whole history on one basis into a fresh workspace"
+        )
+    if jumped > max(FEW, overlap // 2) and size > STRANGE:
+        return (
+            f"received closes differ from the stored ones by {size:.0%} in the middle on {jumped:,} of {overlap:,} "
+            "common bars: another instrument under this name? Nothing of this symbol was stored"
+        )
+    return None
+
+
+def _usual(ratio: float) -> bool:
+    """Whether a single pair of closes already looks like a split or pence against pounds."""
+    big = max(ratio, 1.0 / ratio)
+    return any(abs(big / factor - 1.0) <= SAME_RATIO for factor in (*FACTORS, 1.5, 1.25))
+
+
+def _factor(ratio: float) -> str:
+    big = max(ratio, 1.0 / ratio)
+    near = next((f for f in FACTORS if abs(big / f - 1.0) <= SAME_RATIO), None)
+    shown = f"{near}" if near else f"{big:.4g}"
+    return f"{shown} times" if ratio > 1.0 else f"1/{shown} of"

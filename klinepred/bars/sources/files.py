@@ -1,0 +1,238 @@
+"""In: paths of files, folders, patterns. Out: one `Delivery` per file: CSV and its kin, Parquet, Arrow/Feather."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from klinepred.bars.delivery import Delivery, Failure
+from klinepred.bars.sources.columns import Layout, find_layout
+from klinepred.bars.sources.delimited import Rows, read_delimited
+from klinepred.bars.sources.filenames import symbol_of_file
+from klinepred.bars.sources.spacing import to_five_minutes
+from klinepred.bars.sources.stamps import read_stamps
+from klinepred.calendar import Clock
+from klinepred.errors import SourceError, UsageError
+from klinepred.schema import BAR_SCHEMA
+
+TEXT: Final = (".csv", ".tsv", ".txt", ".tab")
+BINARY: Final = (".parquet", ".pq", ".feather", ".arrow", ".ipc")
+PACKED: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+def read_files(
+    paths: Sequence[Path],
+    *,
+    clock: Clock,
+    tz: str | None,
+    stamp: Literal["open", "close"],
+    symbols: tuple[str, ...],
+    vendor: str = "auto",
+) -> Iterator[Delivery]:
+    """Read bars from files, one delivery each.
+
+    Parameters
+    ----------
+    paths
+        Files; folders (all files of known kinds below them); patterns such as `bars/*.csv`.
+    clock
+        Says the zone of stamps without one (unless `tz` does) and where sessions begin (to add minutes up).
+    tz
+        IANA zone of stamps without one.
+    stamp
+        Whether stamps are the opens or the ends of their rows.
+    symbols
+        Take only these where a file has a symbol column; one alone names the symbol of files without such a column.
+    vendor
+        "auto"; the form of a file is found from the file itself.
+
+    Raises
+    ------
+    UsageError
+        A path does not exist, or `vendor` is not known.
+    SourceError
+        The only file cannot be read; of several, those that cannot are failures of their delivery.
+    """
+    if vendor != "auto":
+        raise UsageError(
+            f"--vendor {vendor}",
+            expected="auto: the form of a file is recognised from its columns",
+            got=repr(vendor),
+            do="leave --vendor away; --tz, --stamp and --symbols say what a file does not",
+        )
+    files = find_files(paths)
+    return _read_all(files, clock=clock, tz=tz, stamp=stamp, symbols=symbols)
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """The files that `paths` name, each once, sorted within a folder or pattern; UsageError where one is none."""
+    found: list[Path] = []
+    for path in paths:
+        spot = path.expanduser()
+        if spot.is_dir():
+            below = sorted(
+                file
+                for file in spot.rglob("*")
+                if file.is_file() and file.suffix.lower() in (*TEXT, *BINARY) and not file.name.startswith(".")
+            )
+            if not below:
+                raise UsageError(
+                    f"{path}",
+                    expected=f"files ending in {', '.join((*TEXT, *BINARY))} in this folder",
+                    got="none",
+                    do="pass the folder the files are in, or the files themselves",
+                )
+            found.extend(below)
+        elif spot.is_file():
+            found.append(spot)
+        else:
+            hits = [Path(hit) for hit in sorted(glob.glob(str(spot), recursive=True)) if Path(hit).is_file()]
+            if not hits:
+                raise UsageError(
+                    f"{path}", expected="a file, a folder or a pattern", got="no such file", do="check the path"
+                )
+            found.extend(hits)
+    return list(dict.fromkeys(found))
+
+
+def _read_all(
+    files: Sequence[Path], *, clock: Clock, tz: str | None, stamp: str, symbols: tuple[str, ...]
+) -> Iterator[Delivery]:
+    for file in files:
+        try:
+            delivery = _read_one(file, clock=clock, tz=tz, ends=stamp == "close", symbols=symbols)
+        except SourceError as error:
+            if len(files) == 1:
+                raise
+            text = f"{error.summary}: expected {error.expected}; got {error.got}; {error.do}"
+            delivery = Delivery(pl.DataFrame(schema=BAR_SCHEMA), str(file), {file.name: Failure("failed", text)})
+        yield delivery
+        del delivery
+
+
+def _read_one(file: Path, *, clock: Clock, tz: str | None, ends: bool, symbols: tuple[str, ...]) -> Delivery:
+    rows = _read_rows(file)
+    frame, layout, remarks = rows.frame, rows.layout, list(rows.remarks)
+    symbol, line = _symbol(frame, layout, file, symbols)
+    remarks += line
+    stamps = read_stamps(
+        frame.get_column(layout.stamp),
+        time=None if layout.time is None else frame.get_column(layout.time),
+        symbol=None if layout.symbol is None else symbol,
+        tz=tz,
+        zone=clock.zone,
+        where=str(file),
+    )
+    remarks += stamps.remarks
+    volume, line = _volume(frame, layout, file)
+    remarks += line
+    bars = pl.DataFrame(
+        [
+            symbol.alias("symbol"),
+            stamps.ts.alias("ts"),
+            *(frame.get_column(getattr(layout, name)).alias(name) for name in ("open", "high", "low", "close")),
+            volume,
+        ]
+    )
+    failures: dict[str, Failure] = {}
+    if layout.symbol is not None and symbols:
+        bars = bars.filter(pl.col("symbol").is_in(list(symbols)))
+        absent = set(symbols) - set(bars.get_column("symbol").unique())
+        failures = {name: Failure("unknown-symbol", f"no row of {file.name} is of {name}") for name in absent}
+    spaced = to_five_minutes(bars, clock=clock, ends=ends)
+    return Delivery(
+        frame=spaced.frame,
+        source=f"file {file.name} sha256:{_digest(file)}",
+        failures={**failures, **spaced.failures},
+        remarks=(*remarks, *(f"{file.name}: {line}" for line in spaced.remarks)),
+        rejects=spaced.rejects,
+    )
+
+
+def _read_rows(file: Path) -> Rows:
+    try:
+        with file.open("rb") as head:
+            magic = head.read(6)
+    except OSError as error:
+        raise SourceError(f"{file}", expected="a readable file", got=str(error), do="check its permissions") from error
+    packed = next((name for mark, name in PACKED.items() if magic.startswith(mark)), None)
+    if packed:
+        raise SourceError(
+            f"{file}",
+            expected="an unpacked file",
+            got=f"a {packed} archive",
+            do="unpack it, then ingest what is in it",
+        )
+    suffix = file.suffix.lower()
+    if magic.startswith(b"PAR1") or suffix in (".parquet", ".pq"):
+        return _read_binary(file, "Parquet")
+    if magic == b"ARROW1" or suffix in (".feather", ".arrow", ".ipc"):
+        return _read_binary(file, "Arrow")
+    return read_delimited(file)
+
+
+def _read_binary(file: Path, kind: Literal["Parquet", "Arrow"]) -> Rows:
+    try:
+        scan = pl.scan_parquet(file) if kind == "Parquet" else pl.scan_ipc(file)
+        schema = scan.collect_schema()
+        sample = scan.head(50).collect()
+        texts = {name: [str(value) for value in sample.get_column(name)] for name in schema.names()}
+        layout = find_layout(schema.names(), where=str(file), sample=texts)
+        frame = scan.select(layout.used).collect()
+    except (PolarsError, OSError) as error:
+        raise SourceError(
+            f"{file}",
+            expected=f"a whole {kind} file",
+            got=str(error).splitlines()[0][:200],
+            do="download or export it again: it is damaged or not of this kind",
+        ) from error
+    try:
+        return Rows(frame.with_columns(pl.col(name).cast(pl.Float64) for name in layout.numbers), layout, ())
+    except PolarsError as error:
+        raise SourceError(
+            f"{file}",
+            expected=f"numbers in {', '.join(layout.numbers)}",
+            got=str(error).splitlines()[0][:200],
+            do="store prices and volume as numbers",
+        ) from error
+
+
+def _symbol(frame: pl.DataFrame, layout: Layout, file: Path, symbols: tuple[str, ...]) -> tuple[pl.Series, list[str]]:
+    """The symbol of each row, as text, and where it was taken from if not from a column."""
+    if layout.symbol is not None:
+        return frame.get_column(layout.symbol).cast(pl.String).str.strip_chars(), []
+    if len(symbols) == 1:
+        name, line = symbols[0], []
+    else:
+        name = symbol_of_file(file)
+        line = [f"{file.name}: symbol {name} taken from the file name (--symbols says another)"]
+        if symbols and name not in symbols:
+            raise SourceError(
+                f"{file}: no symbol column",
+                expected=f"a file of one of {', '.join(symbols[:10])}",
+                got=f"{name}, by its name",
+                do="pass one file with one --symbols",
+            )
+    return pl.repeat(name, frame.height, dtype=pl.String, eager=True), line
+
+
+def _volume(frame: pl.DataFrame, layout: Layout, file: Path) -> tuple[pl.Series, list[str]]:
+    """The first volume that is not 0 throughout; which one is said where there is a choice."""
+    for spot, name in enumerate(layout.volumes):
+        column = frame.get_column(name)
+        if bool((column.fill_null(0.0) != 0.0).any()):
+            skipped = layout.volumes[:spot]
+            line = [f"{file.name}: {', '.join(skipped)} is 0 throughout, {name} taken as volume"] if skipped else []
+            return column.alias("volume"), line
+    return frame.get_column(layout.volumes[0]).alias("volume"), []
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()[:16]

@@ -1,0 +1,101 @@
+"""In: frames to keep. Out: the three Delta tables of a workspace (bars, symbols, quarantine), one commit per write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from klinepred.errors import StoreError
+from klinepred.schema import BAR_SCHEMA
+
+MONTH: Final = "month"
+BARS: Final = "bars"
+SYMBOLS: Final = "symbols"
+QUARANTINE: Final = "quarantine"
+SCHEMAS: Final[Mapping[str, dict[str, pl.DataType]]] = {
+    BARS: {**BAR_SCHEMA, MONTH: pl.String()},
+    SYMBOLS: {name: pl.String() for name in ("symbol", "calendar", "hours", "zone", "source")},
+    QUARANTINE: {**BAR_SCHEMA, "reason": pl.String(), "source": pl.String()},
+}
+
+
+def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTable | None:
+    """The Delta table at `folder`, or None where there is none yet.
+
+    Raises
+    ------
+    StoreError
+        The table is damaged, or has no such version.
+    """
+    try:
+        if not (folder / "_delta_log").is_dir():
+            return None
+        table = DeltaTable(folder)
+        if version is not None:
+            table.load_as_version(version)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError, ValueError) as error:
+        wanted = "a Delta table" if version is None else f"version {version} of the table"
+        raise StoreError(
+            f"store {folder}", expected=wanted, got=_first_line(error), do="see klinepred bars list for what is there"
+        ) from error
+    return table
+
+
+def scan_table(folder: Path, name: str, version: int | datetime | None = None) -> pl.LazyFrame:
+    """Rows of the table `name` under `folder`, unsorted; no rows where it does not exist. Errors as `open_table`."""
+    table = open_table(folder / name, version)
+    if table is None:
+        return pl.LazyFrame(schema=SCHEMAS[name])
+    return pl.scan_delta(table).select(SCHEMAS[name].keys())
+
+
+def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:
+    """Add `rows` in one commit; makes the table with the first."""
+    with _telling(folder):
+        write_deltalake(
+            folder / name,
+            rows.select(SCHEMAS[name].keys()),
+            mode="append",
+            partition_by=[MONTH] if name == BARS else None,
+            commit_properties=CommitProperties(custom_metadata=dict(note)),
+        )
+
+
+def overwrite(
+    folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str], predicate: str | None = None
+) -> None:
+    """Put `rows` in the place of those that `predicate` (SQL; None = all) holds for, in one commit."""
+    with _telling(folder):
+        write_deltalake(
+            folder / name,
+            rows.select(SCHEMAS[name].keys()),
+            mode="overwrite",
+            predicate=predicate,
+            commit_properties=CommitProperties(custom_metadata=dict(note)),
+        )
+
+
+@contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise StoreError(
+            f"store {folder}",
+            expected="to write one commit",
+            got=_first_line(error),
+            do="free the disk or the permissions and run the same command again; stored bars are as they were",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,138 @@
+"""In: what each delivery did to each symbol. Out: one `SymbolReport` per symbol over the whole ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from klinepred.bars.delivery import Failure, Status
+from klinepred.bars.report import Quarantined, SymbolReport
+
+COUNTS: Final = ("received", "duplicates", "empty", "held", "zero_volume", "new", "revised", "unchanged")
+NO_SYMBOL: Final = "(no symbol)"
+
+
+@dataclass
+class _Symbol:
+    """Running sums of one symbol; `runs` are the stretches of neighbouring good slots, [first, last] each."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    quarantined: list[Quarantined] = field(default_factory=list)
+    runs: list[np.ndarray] = field(default_factory=list)
+    span: tuple[int, int] | None = None
+    first_ts: datetime | None = None
+    last_ts: datetime | None = None
+    empty_ts: datetime | None = None
+    held_ts: datetime | None = None
+    failure: Failure | None = None
+
+
+class Tally:
+    """Adds up deliveries; memory grows with symbols, gaps and quarantined rows, not with bars."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[str, _Symbol] = {}
+
+    def add_counts(self, counts: pl.DataFrame) -> None:
+        """Columns `symbol` and any of the counts, `first_slot`, `last_slot`, `empty_ts`, `held_ts`; one row each."""
+        for row in counts.iter_rows(named=True):
+            here = self._of(row["symbol"])
+            for name in COUNTS:
+                here.counts[name] += int(row.get(name) or 0)
+            here.empty_ts = here.empty_ts or row.get("empty_ts")
+            here.held_ts = here.held_ts or row.get("held_ts")
+            if row.get("first_slot") is not None:
+                low, high = here.span or (row["first_slot"], row["last_slot"])
+                here.span = (min(low, row["first_slot"]), max(high, row["last_slot"]))
+
+    def add_bars(self, bars: pl.DataFrame) -> None:
+        """Good bars: symbol, ts, slot; sorted by symbol and ts."""
+        fresh = (pl.col("symbol") != pl.col("symbol").shift(1)) | (pl.col("slot") != pl.col("slot").shift(1) + 1)
+        runs = (
+            bars.lazy()
+            .select("symbol", "ts", "slot", run=fresh.fill_null(True).cum_sum())
+            .group_by("symbol", "run", maintain_order=True)
+            .agg(
+                first=pl.col("slot").first(),
+                last=pl.col("slot").last(),
+                low=pl.col("ts").first(),
+                high=pl.col("ts").last(),
+            )
+            .collect()
+        )
+        for (symbol,), part in runs.group_by("symbol", maintain_order=True):
+            here = self._of(str(symbol))
+            here.runs.append(part.select("first", "last").to_numpy())
+            low, high = part["low"][0], part["high"][-1]
+            here.first_ts = low if here.first_ts is None else min(here.first_ts, low)
+            here.last_ts = high if here.last_ts is None else max(here.last_ts, high)
+
+    def add_rejects(self, rejects: pl.DataFrame) -> None:
+        """Rows set aside: symbol, ts, reason."""
+        for symbol, ts, reason in rejects.select("symbol", "ts", "reason").iter_rows():
+            self._of(symbol).quarantined.append(Quarantined(ts, reason))
+
+    def add_failure(self, symbol: str, failure: Failure) -> None:
+        """The first failure of a symbol stands."""
+        here = self._of(symbol)
+        here.failure = here.failure or failure
+
+    def reports(self) -> tuple[SymbolReport, ...]:
+        """One report per symbol, sorted by name."""
+        return tuple(_report(name, self._symbols[name]) for name in sorted(self._symbols))
+
+    def _of(self, symbol: str | None) -> _Symbol:
+        return self._symbols.setdefault(NO_SYMBOL if symbol is None else symbol, _Symbol())
+
+
+def _report(name: str, here: _Symbol) -> SymbolReport:
+    status, lead = _status(here)
+    expected = here.span[1] - here.span[0] + 1 if here.span else None
+    count = here.counts
+    notes = [lead] if lead else []
+    if count["held"]:
+        notes.append(f"{count['held']:,} unfinished held back from {here.held_ts:%Y-%m-%d %H:%MZ}")
+    if count["empty"]:
+        at = f", first {here.empty_ts:%Y-%m-%d %H:%MZ}" if here.empty_ts else ""
+        notes.append(f"{count['empty']:,} rows without prices count as missing{at}")
+    return SymbolReport(
+        symbol=name,
+        status=status,
+        **count,
+        quarantined=tuple(here.quarantined),
+        expected=expected,
+        missing=None if expected is None else expected - _covered(here.runs),
+        first_ts=here.first_ts,
+        last_ts=here.last_ts,
+        message="; ".join(notes),
+    )
+
+
+def _status(here: _Symbol) -> tuple[Status, str]:
+    if here.failure is not None:
+        return here.failure.status, here.failure.message
+    if here.counts["new"] or here.counts["revised"]:
+        return "ok", ""
+    if here.counts["unchanged"] or here.counts["held"]:
+        return "unchanged", ""
+    if here.quarantined:
+        return "rejected", f"no row could be stored: {here.quarantined[0].reason}"
+    return "failed", "the source gave no row with prices"
+
+
+def _covered(runs: Iterable[np.ndarray]) -> int:
+    """Number of distinct slots in stretches [first, last] that may overlap."""
+    parts = list(runs)
+    if not parts:
+        return 0
+    table = np.concatenate(parts)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(table[:, 1])
+    start = table[:, 0].copy()
+    start[1:] = np.maximum(start[1:], reach[:-1] + 1)
+    return int(np.maximum(table[:, 1] - start + 1, 0).sum())

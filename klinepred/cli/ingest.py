@@ -1,0 +1,142 @@
+"""In: paths, or a pipeline's source. Out: bars in the store; the report as a table or JSON."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from klinepred.cli.options import (
+    common,
+    now_option,
+    parse_symbols,
+    parse_ts,
+    pipeline_option,
+    read_pipeline,
+    set_option,
+)
+from klinepred.cli.options import start as begin
+from klinepred.cli.output import table, write_json
+from klinepred.errors import UsageError
+
+if TYPE_CHECKING:
+    from klinepred.bars.report import IngestReport
+
+EXAMPLES = """Examples:
+
+\b
+  klinepred ingest                                    Yahoo, the symbols of the default pipeline
+  klinepred ingest bars.parquet --calendar XNYS       a file; also CSV, folders, patterns
+  klinepred ingest SPY.csv --tz America/New_York      stamps without a zone
+  klinepred ingest --source simulate -p demo          the simulated market
+
+Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@common
+@pipeline_option
+@set_option
+@now_option
+@click.option("--source", type=click.Choice(["yahoo", "files", "simulate"]), help="Where bars come from.")
+@click.option("--symbols", metavar="A,B|@FILE", help="Only these; names the symbol of a file without one.")
+@click.option("--start", metavar="DATE", help="First day, in the calendar's zone.")
+@click.option("--end", metavar="DATE", help="Last day, included.")
+@click.option("--tz", metavar="ZONE", help="Zone of stamps without one (default: the calendar's).")
+@click.option("--stamp", type=click.Choice(["open", "close"]), help="Stamps are bar opens (default) or ends.")
+@click.option("--vendor", metavar="auto", help="Form of the files (default: recognised).")
+@click.option("--calendar", metavar="NAME", help="Sessions, such as XNYS, XLON, 24/7 (default: the pipeline's).")
+@click.option("--hours", type=click.Choice(["regular", "extended"]), help="Trading hours.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to FILE.")
+def command(
+    *,
+    paths: tuple[str, ...],
+    workspace: Path,
+    quiet: bool,
+    verbose: bool,
+    pipeline: str,
+    overrides: tuple[str, ...],
+    now: str | None,
+    source: str | None,
+    symbols: str | None,
+    start: str | None,
+    end: str | None,
+    tz: str | None,
+    stamp: str | None,
+    vendor: str | None,
+    calendar: str | None,
+    hours: str | None,
+    form: Literal["table", "json"],
+    output: Path | None,
+) -> int:
+    """Take bars in from Yahoo, files or the simulated market.
+
+    PATH is a file (CSV, TSV, Parquet, Arrow/Feather), a folder or a pattern. Bars land checked, sorted and unique in
+    the store of the workspace; what cannot be a bar is set aside with a reason; nothing is filled, nothing lost.
+    """
+    from klinepred.bars.ingest import ingest
+
+    space = begin(workspace, quiet=quiet, verbose=verbose)
+    run = read_pipeline(pipeline, overrides, space)
+    if paths and source not in (None, "files"):
+        raise UsageError(
+            f"--source {source}", expected="no PATH with it", got=f"{len(paths)} paths", do="leave one of them away"
+        )
+    changes: dict[str, Any] = {
+        "source": "files" if paths else source,
+        "paths": paths or None,
+        "symbols": parse_symbols(symbols) or (() if paths else None),
+        "start": _day(start, "--start"),
+        "end": _day(end, "--end"),
+        "tz": tz,
+        "stamp": stamp,
+        "vendor": vendor,
+        "calendar": calendar,
+        "hours": hours,
+    }
+    first, last = changes["start"] or run.data.start, changes["end"] or run.data.end
+    if first and last and first > last:
+        raise UsageError("--start, --end", expected="a start before the end", got=f"{first} and {last}", do="swap them")
+    data = run.data.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    report = ingest(data, space, now=parse_ts(now, option="--now"))
+    if form == "json":
+        write_json(report.to_dict(), output=output)
+    else:
+        _write_table(report, output)
+    return report.exit_code
+
+
+def _write_table(report: IngestReport, output: Path | None) -> None:
+    from klinepred.bars.report import FAILED
+    from klinepred.paths import write_atomic
+
+    text = table(report.to_frame()) + report.summary() + "\n"
+    reasons: dict[str, int] = {}
+    for row in report.symbols:
+        for reason, count in row.reasons().items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
+        text += f"quarantined {count:,}: {reason}\n"
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomic(output, text)
+    for row in report.symbols:
+        if row.message:
+            mark = "error: " if row.status in FAILED else ""
+            click.echo(f"{mark}{row.symbol}: {row.message}", err=True)
+
+
+def _day(text: str | None, option: str) -> date | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text.strip()).date()
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text}", expected="a day such as 2025-08-28", got=repr(text), do=f"write {option} 2025-08-28"
+        ) from error
