@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 MIX: Final = 0.35
 """Spread of the log volatility of one bar's news (tau): a shock is `normal * exp(MIX * x - MIX**2)`, x ~ N(0, 1)."""
-MIX_VOLUME: Final = 0.6
+MIX_VOLUME: Final = 0.8
 """Correlation of x with the bar's abnormal volume: news moves prices and volume alike (Clark 1973)."""
 
 

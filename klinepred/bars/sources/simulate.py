@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import polars as pl
 
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.sources.market import Stretch, Traded, open_market, trade
+from klinepred.bars.sources.planted import Floats
 from klinepred.calendar import Clock, segments
 from klinepred.errors import CalendarError
 from klinepred.schema import BAR_US, TS, VALUES
@@ -43,12 +44,7 @@ def simulate(settings: SimulateSettings, *, clock: Clock) -> Iterator[Delivery]:
     if settings.symbols == 1 and settings.market > 0.0:
         remarks = ("simulate: with one symbol there is no market factor; market is taken as 0",)
     for month in _months(settings, clock):
-        values = np.empty((len(VALUES), settings.symbols, month.bars))
-        for span, traded in month.traded():
-            for spot, piece_TS in enumerate((*traded.prices, traded.volume_TS)):
-                values[spot, :, span] = piece_TS.T
-        columns = {name: pl.Series(name, values[spot].ravel()) for spot, name in enumerate(VALUES)}
-        yield Delivery(_keyed(month, settings.symbols).with_columns(**columns), source, remarks=remarks)
+        yield Delivery(_table(month, settings, VALUES, _bars), source, remarks=remarks)
         remarks = ()
 
 
@@ -64,33 +60,17 @@ def planted_forecast(settings: SimulateSettings, *, clock: Clock) -> Iterator[pl
         before it opens. `shock`: the own log return that came, over `own_sd`. corr(signal, shock) = `settings.ic`;
         the expected log return is `settings.ic * signal * own_sd`. Prices are mid prices here.
     """
-    names = ("signal", "own_sd", "sd", "shock")
     for month in _months(settings, clock):
-        values = np.empty((len(names), settings.symbols, month.bars))
-        for span, traded in month.traded():
-            signal_TS = np.where(traded.known_T[:, None], traded.signal_TS, np.nan)
-            for spot, piece_TS in enumerate((signal_TS, traded.own_sd_TS, traded.sd_TS, traded.shock_TS)):
-                values[spot, :, span] = piece_TS.T
-        columns = {name: pl.Series(name, values[spot].ravel()) for spot, name in enumerate(names)}
-        yield _keyed(month, settings.symbols).with_columns(**columns).with_columns(pl.col("signal").fill_nan(None))
+        table = _table(month, settings, ("signal", "own_sd", "sd", "shock"), _causes)
+        yield table.with_columns(pl.col("signal").fill_nan(None))
 
 
 @dataclass(frozen=True)
 class _Month:
-    """The stretches of trading of one month and the market that trades them, once, in order."""
+    """The stretches of trading of one month, and the market that trades them, once and in order."""
 
     stretches: list[Stretch]
     market: Iterator[Traded]
-
-    @property
-    def bars(self) -> int:
-        return sum(stretch.bars for stretch in self.stretches)
-
-    def traded(self) -> Iterator[tuple[slice, Traded]]:
-        done = 0
-        for stretch in self.stretches:
-            yield slice(done, done + stretch.bars), next(self.market)
-            done += stretch.bars
 
 
 def _months(settings: SimulateSettings, clock: Clock) -> Iterator[_Month]:
@@ -124,14 +104,33 @@ def _months(settings: SimulateSettings, clock: Clock) -> Iterator[_Month]:
         yield _Month(stretches, (trade(stretch, state, profile, settings) for stretch in stretches))
 
 
-def _keyed(month: _Month, symbols: int) -> pl.DataFrame:
-    """Symbol and ts of all bars of a month, sorted by both."""
+def _bars(traded: Traded) -> tuple[Floats, ...]:
+    return (*traded.prices, traded.volume_TS)
+
+
+def _causes(traded: Traded) -> tuple[Floats, ...]:
+    signal_TS = np.where(traded.known_T[:, None], traded.signal_TS, np.nan)
+    return signal_TS, traded.own_sd_TS, traded.sd_TS, traded.shock_TS
+
+
+def _table(
+    month: _Month, settings: SimulateSettings, names: Sequence[str], pick: Callable[[Traded], tuple[Floats, ...]]
+) -> pl.DataFrame:
+    """Let the month be traded; symbol, ts and what `pick` takes of it under `names`, sorted by symbol and ts."""
+    symbols = settings.symbols
     ts = np.concatenate([stretch.open_us + BAR_US * np.arange(stretch.bars) for stretch in month.stretches])
+    values = np.empty((len(names), symbols, ts.size))
+    done = 0
+    for traded in month.market:
+        for spot, piece_TS in enumerate(pick(traded)):
+            values[spot, :, done : done + len(piece_TS)] = piece_TS.T
+        done += len(traded.known_T)
     width = max(3, len(str(symbols)))
-    names = pl.Series("symbol", [f"SIM{number:0{width}d}" for number in range(1, symbols + 1)], dtype=pl.String)
+    texts = pl.Series("symbol", [f"SIM{number:0{width}d}" for number in range(1, symbols + 1)], dtype=pl.String)
     return pl.DataFrame(
-        {
-            "symbol": names.gather(np.repeat(np.arange(symbols), month.bars)),
-            "ts": pl.Series(np.tile(ts, symbols)).cast(TS),
-        }
+        [
+            texts.gather(np.repeat(np.arange(symbols), ts.size)),
+            pl.Series("ts", np.tile(ts, symbols)).cast(TS),
+            *(pl.Series(name, values[spot].ravel()) for spot, name in enumerate(names)),
+        ]
     )
