@@ -1,0 +1,174 @@
+"""In: the state of a run. Out: a file that `--resume` continues from, loadable with `weights_only=True`."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from klinepred import __version__
+from klinepred.dataset.make import Dataset
+from klinepred.errors import TrainingError, UsageError
+from klinepred.paths import Workspace, open_atomic
+from klinepred.settings import ModelSettings, Pipeline, TrainSettings
+
+FORMAT: Final = 1
+
+
+def save_checkpoint(
+    path: Path, state: dict[str, Any], *, data: str, run: Pipeline, run_id: str, precision: str
+) -> None:
+    """Write a checkpoint; the one before it stays until the new one is whole on the disk.
+
+    Parameters
+    ----------
+    state
+        From `klinepred.training.state.snapshot`.
+    data
+        From `data_fingerprint`.
+
+    Raises
+    ------
+    TrainingError
+        The disk is full, or the folder cannot be written.
+    """
+    table = {
+        "klinepred_checkpoint": FORMAT,
+        "klinepred": __version__,
+        "torch": str(torch.__version__),
+        "data": data,
+        "pipeline": run.model_dump(mode="json"),
+        "run_id": run_id,
+        "precision": precision,
+        **state,
+    }
+    try:
+        with open_atomic(path) as out:
+            torch.save(table, out)
+    except (OSError, RuntimeError) as error:
+        raise TrainingError(
+            f"checkpoint {path}",
+            expected="room and permission to write it",
+            got=_reason(error),
+            do="free space or mend the permissions, then continue with --resume; the checkpoint before it is intact",
+        ) from error
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU; nothing in it is executed.
+
+    Raises
+    ------
+    TrainingError
+        There is no such file, or it is no checkpoint of klinepred.
+    """
+    try:
+        table = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise _foreign(path, error.strerror or str(error)) from error
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise _foreign(path, "a file that torch does not load with weights_only=True") from error
+    number = table.get("klinepred_checkpoint") if isinstance(table, dict) else None
+    if not isinstance(number, int) or not 1 <= number <= FORMAT:
+        raise _foreign(path, f"format {number!r}")
+    return dict(table)
+
+
+def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, train: TrainSettings) -> list[str]:
+    """Make sure that a checkpoint continues this very training; remarks on train settings that have changed.
+
+    Raises
+    ------
+    TrainingError
+        Another network or other data, or the order of the data would change in the middle of an epoch.
+    """
+    before = saved["pipeline"]
+    if _network(before["model"]) != _network(model.model_dump(mode="json")):
+        raise _other("network", _network(before["model"]), _network(model.model_dump(mode="json")))
+    if saved["data"] != data_fingerprint(data):
+        raise _other("data set", saved["data"], data_fingerprint(data))
+    now = train.model_dump(mode="json")
+    changed = [key for key in now if key in before["train"] and before["train"][key] != now[key]]
+    for key in ("seed", "batch"):
+        if key in changed and saved["counters"]["position"]:
+            raise _other(f"train.{key} in the middle of an epoch", before["train"][key], now[key])
+    return [f"resumed with train.{key} = {now[key]}, before {before['train'][key]}" for key in changed]
+
+
+def data_fingerprint(data: Dataset) -> str:
+    """Rows, features and a hash over features, labels, parts and sequences."""
+    digest = hashlib.blake2b(digest_size=16)
+    cut = data.sequences
+    for array in (data.x_NF, data.y_N, data.part_N, cut.start_S, cut.length_S, cut.lead_S):
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    rows, columns = data.x_NF.shape
+    return f"{rows} rows x {columns} features, hash {digest.hexdigest()}"
+
+
+def checkpoint_folder(space: Workspace) -> Path:
+    """Where the checkpoints of a workspace lie, one file per run."""
+    return space.mlruns / "checkpoints"
+
+
+def find_checkpoint(space: Workspace, run: str) -> Path:
+    """The checkpoint that `--resume RUN` means.
+
+    Parameters
+    ----------
+    run
+        A path, "last" (the newest of the workspace), a run's name, or at least the first 6 characters of a run id.
+
+    Raises
+    ------
+    UsageError
+        None, or more than one, fits.
+    """
+    if Path(run).is_file():
+        return Path(run)
+    files = sorted(checkpoint_folder(space).glob("*.pt"), key=lambda path: path.stat().st_mtime)
+    if run == "last":
+        found = files[-1:]
+    else:
+        found = [path for path in files if path.stem == run or path.stem.rpartition("-")[0] == run] or [
+            path for path in files if len(run) >= 6 and path.stem.rpartition("-")[2].startswith(run[:8])
+        ]
+    if len(found) == 1:
+        return found[0]
+    have = ", ".join(path.stem for path in reversed(files[-5:])) or "none"
+    raise UsageError(
+        f"--resume {run}",
+        expected='a checkpoint file, the name or id of one run, or "last"',
+        got=f"{len(found)} that fit; newest checkpoints of the workspace: {have}",
+        do="name one of these" if files else "train first; a checkpoint is written after every epoch",
+    )
+
+
+def _network(model: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in model.items() if key != "preset"}
+
+
+def _reason(error: Exception) -> str:
+    cause = error.__context__ if isinstance(error.__context__, OSError) else error
+    return getattr(cause, "strerror", None) or str(cause).splitlines()[0]
+
+
+def _other(what: str, before: object, now: object) -> TrainingError:
+    return TrainingError(
+        f"resume with another {what}",
+        expected=str(before),
+        got=str(now),
+        do="resume with what the run began with, or start a new run",
+    )
+
+
+def _foreign(path: Path, got: str) -> TrainingError:
+    return TrainingError(
+        f"checkpoint {path}",
+        expected=f"a checkpoint of klinepred, format {FORMAT}",
+        got=got,
+        do="name another run or file with --resume",
+    )

@@ -1,0 +1,258 @@
+"""In: a dataset, settings of the network and of the loop. Out: the trained bundle; on the way checkpoints, a record."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from klinepred.dataset.make import Dataset
+from klinepred.errors import TrainingError
+from klinepred.model.bundle import ModelBundle
+from klinepred.model.lstm import build_network, parameter_count
+from klinepred.settings import ModelSettings, Pipeline, TrainSettings
+from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
+from klinepred.training.outcome import hand_over, make_bundle
+from klinepred.training.pace import Pace
+from klinepred.training.precision import Precision, choose_device, device_name, resolve
+from klinepred.training.progress import EpochNews, NoProgress, Progress, StepNews
+from klinepred.training.recorder import FlightRecorder
+from klinepred.training.rows import TrainRows
+from klinepred.training.schedule import learning_rate
+from klinepred.training.signals import StopRequest, TrainingStopped
+from klinepred.training.state import State, make_state, restore, snapshot
+from klinepred.training.step import take_step
+from klinepred.training.tracker import Metric, NoTracker, RunStatus, Tracker
+from klinepred.training.validation import validate
+
+log = logging.getLogger("klinepred.training")
+
+MOST_SKIPPED: Final = 25
+"""Steps in a row that the GradScaler may skip: from 2^16 the scale has then fallen to 2^-9, and it is not the scale."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the loop works with; only `state` changes."""
+
+    data: Dataset
+    rows: TrainRows
+    state: State
+    train: TrainSettings
+    device: torch.device
+    precision: Precision
+    tracker: Tracker
+    progress: Progress
+    stop: StopRequest
+    checkpoint: Path | None
+    save: Callable[[], None]
+
+
+def train(
+    data: Dataset,
+    model: ModelSettings,
+    train: TrainSettings,
+    *,
+    tracker: Tracker | None = None,
+    progress: Progress | None = None,
+    resume: Path | None = None,
+    checkpoint: Path | None = None,
+    pipeline: Pipeline | None = None,
+) -> ModelBundle:
+    """Train a network; the weights of the best epoch by validation loss go into the bundle.
+
+    The same seed gives the same numbers, bit for bit on the CPU; torch's random state is afterwards as it was before.
+
+    Parameters
+    ----------
+    tracker
+        Who records the run; it is closed FINISHED, KILLED (a signal) or FAILED (any error).
+    progress
+        Who shows it.
+    resume
+        A checkpoint to continue from: the result equals that of a run never interrupted, bit for bit on the CPU.
+    checkpoint
+        Where to save after every epoch and on a signal; default: the tracker's place, else `resume`.
+    pipeline
+        What the settings belong to, for the record and the bundle; default: the tracker's.
+
+    Raises
+    ------
+    TrainingStopped
+        SIGINT, SIGTERM or SIGHUP came; the checkpoint is saved.
+    TrainingError
+        No labelled rows, gradients that stay infinite, no finite validation loss, or a checkpoint that does not fit.
+    UsageError
+        The device cannot be used.
+    """
+    tracker, progress = tracker or NoTracker(), progress or NoProgress()
+    named = pipeline or tracker.pipeline
+    settings = {"dataset": data.settings, "model": model, "train": train}
+    run = (named or Pipeline(name="unnamed")).model_copy(update=settings)
+    device = choose_device(train.device)
+    precision = resolve(train, device)
+    saved = load_checkpoint(resume) if resume else None
+    remarks = [*precision.remarks, *(check_fits(saved, data=data, model=model, train=train) if saved else [])]
+    with StopRequest() as stop, precision.applied(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(train.seed)
+        network = build_network(model, inputs=data.x_NF.shape[1]).to(device)
+        state = make_state(network, train=train, precision=precision)
+        rows = TrainRows(data, device=device, size=train.batch, seed=train.seed)
+        remarks += restore(state, saved, train=train, device=device) if saved else []
+        for remark in remarks:
+            log.warning("%s", remark)
+        origin = tracker.start(
+            run,
+            params={
+                "symbols": len(data.universe),
+                "parameters": parameter_count(network),
+                "sequences": len(rows.sequences),
+                "steps_per_epoch": rows.steps,
+                **{f"rows_{part}": count for part, count in data.counts().items()},
+            },
+            tags={"device": device_name(device), "precision": precision.name, "precision_reason": precision.reason},
+            resume=saved["run_id"] if saved else None,
+        )
+        status: RunStatus = "FAILED"
+        try:
+            place = checkpoint or tracker.checkpoint or resume
+            fingerprint = data_fingerprint(data)
+
+            def save() -> None:
+                if place is not None:
+                    table = snapshot(state, device=device)
+                    run_id = str(origin.get("run_id", ""))
+                    save_checkpoint(place, table, data=fingerprint, run=run, run_id=run_id, precision=precision.name)
+
+            learn(Session(data, rows, state, train, device, precision, tracker, progress, stop, place, save))
+            bundle = make_bundle(
+                data, state, run=run if named else None, model=model, device=device, precision=precision, origin=origin
+            )
+            hand_over(bundle, tracker)
+            status = "FINISHED"
+        except (TrainingStopped, KeyboardInterrupt):
+            status = "KILLED"
+            raise
+        finally:
+            progress.end()
+            tracker.end(status)
+    return bundle
+
+
+def learn(session: Session) -> None:
+    """Go through the epochs that are left, until the last one or until patience is out.
+
+    Raises
+    ------
+    TrainingStopped
+        A stop signal came; the state is saved.
+    TrainingError
+        Gradients that are not finite and stay so.
+    """
+    state, train, rows, stop = session.state, session.train, session.rows, session.stop
+    network, counters = state.network, state.counters
+    planned = train.epochs * rows.steps
+    recorder = FlightRecorder(session.tracker, network, train=train, device=session.device)
+    pace = Pace()
+    session.progress.begin(steps=planned, done=counters.tried)
+    while counters.epoch < train.epochs and not (train.patience and counters.stale >= train.patience):
+        network.train()
+        recorder.seconds = waited = 0.0
+        bars = 0
+        start = ended = time.perf_counter()
+        pace.begin()
+        for batch, labels in rows.epoch(counters.epoch, skip=counters.position):
+            waited += time.perf_counter() - ended
+            lr = learning_rate(counters.done, planned=planned, train=train)
+            for group in state.optimiser.param_groups:
+                group["lr"] = lr
+            recorded = recorder.due(counters.tried + 1)
+            watch = recorder.watch if recorded else None
+            result = take_step(
+                network, state.optimiser, state.scaler, batch, precision=session.precision, train=train, watch=watch
+            )
+            counters.count_step(result, labels=labels)
+            if not result.skipped:
+                state.average.update(network, step=counters.done)
+            pace.end(labels)
+            bars += labels
+            if recorded:
+                recorder.record(result, counters, network=network, lr=lr, bars_per_s=pace.bars_per_s)
+            session.progress.step(_step_news(state, train, result.loss, planned=planned, pace=pace))
+            if counters.in_a_row > MOST_SKIPPED:
+                raise _endless(counters.in_a_row, result.scale)
+            if stop.signal is not None:
+                recorder.flush()
+                session.save()
+                raise stop.error(where=f"after step {counters.tried} of {planned}", checkpoint=session.checkpoint)
+            ended = time.perf_counter()
+        spent = max(time.perf_counter() - start, 1e-9)
+        graded = validate(state.average.network, session.data, kind=train.loss, device=session.device)
+        train_loss, lr = counters.train_loss, learning_rate(counters.done, planned=planned, train=train)
+        best = counters.close_epoch(graded.loss)
+        if best:
+            state.keep_best()
+        recorder.flush()
+        seconds = time.perf_counter() - start
+        numbers = {
+            "train_loss": train_loss,
+            "val_loss": graded.loss,
+            "val_loss_unclipped": graded.loss_unclipped,
+            "val_skill": graded.skill,
+            "val_ic": graded.ic,
+            "val_rank_ic": graded.rank_ic,
+            "best_val_loss": counters.best_loss,
+            "lr": lr,
+            "labelled_bars_per_s": bars / spent,
+            "epoch_s": seconds,
+            "loader_share": waited / spent,
+            "recorder_share": recorder.seconds / spent,
+            "skipped_steps": float(counters.skipped),
+        }
+        now = int(time.time() * 1000)
+        session.tracker.log_metrics([Metric(name, value, counters.epoch, now) for name, value in numbers.items()])
+        session.save()
+        session.progress.epoch(
+            EpochNews(counters.epoch, train.epochs, train_loss, graded.loss, graded.ic, best, lr, seconds)
+        )
+        log.info(
+            "epoch %d of %d: train loss %.5f, validation loss %.5f (IC %.4f)%s, %.1f s",
+            *(
+                counters.epoch,
+                train.epochs,
+                train_loss,
+                graded.loss,
+                graded.ic,
+                ", best so far" if best else "",
+                seconds,
+            ),
+        )
+        if stop.signal is not None and counters.epoch < train.epochs:
+            raise stop.error(where=f"after epoch {counters.epoch}", checkpoint=session.checkpoint)
+
+
+def _step_news(state: State, train: TrainSettings, loss: float, *, planned: int, pace: Pace) -> StepNews:
+    counters = state.counters
+    return StepNews(
+        epoch=counters.epoch + 1,
+        epochs=train.epochs,
+        step=counters.tried,
+        steps=planned,
+        loss=loss,
+        bars_per_s=pace.bars_per_s,
+        eta_s=pace.eta_s(planned - counters.tried),
+    )
+
+
+def _endless(skipped: int, scale: float) -> TrainingError:
+    return TrainingError(
+        "gradients",
+        expected="finite numbers once the loss scale has come down",
+        got=f"{skipped} skipped steps in a row, loss scale {scale:g}",
+        do="train with --precision bf16 or fp32, or with a lower --set train.lr",
+    )

@@ -1,0 +1,104 @@
+"""In: a dataset, the state after the last epoch. Out: the bundle with the best weights, and its copy in the record."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from klinepred import __version__
+from klinepred.dataset.make import Dataset
+from klinepred.dataset.split import CALIBRATION, TRAIN, VALIDATION
+from klinepred.errors import TrainingError
+from klinepred.model.bundle import ModelBundle, save_bundle
+from klinepred.model.calibration import Calibration, fit_calibration
+from klinepred.model.forward import forward_rows
+from klinepred.model.lstm import Network, build_network
+from klinepred.settings import ModelSettings, Pipeline
+from klinepred.training.precision import Precision, device_name
+from klinepred.training.state import State
+from klinepred.training.tracker import Tracker
+
+
+def make_bundle(
+    data: Dataset,
+    state: State,
+    *,
+    run: Pipeline | None,
+    model: ModelSettings,
+    device: torch.device,
+    precision: Precision,
+    origin: Mapping[str, Any],
+) -> ModelBundle:
+    """The best weights on the CPU, calibrated on the part that neither training nor early stopping has seen.
+
+    Parameters
+    ----------
+    origin
+        What the tracker knows: run_id, run_name, commit, store_version.
+
+    Raises
+    ------
+    TrainingError
+        No epoch had a finite validation loss.
+    """
+    counters = state.counters
+    if not state.best:
+        raise TrainingError(
+            "validation loss",
+            expected="a finite number in at least one epoch",
+            got=f"none in {counters.epoch} epochs",
+            do="lower --set train.lr, or train with --precision fp32",
+        )
+    with torch.random.fork_rng([]):
+        network = build_network(model, inputs=data.x_NF.shape[1])
+    network.load_state_dict(state.best)
+    network.eval()
+    return ModelBundle(
+        network=network,
+        model=model,
+        dataset=data.settings,
+        feature_set=data.features.name,
+        feature_names=tuple(data.features.names),
+        fingerprint=data.features.fingerprint,
+        universe=tuple(data.universe),
+        calendars=dict(data.calendars),
+        scaler=data.scaler,
+        split=data.split,
+        calibration=calibrate(network, data, device=device),
+        pipeline=run.model_dump(mode="json") if run else {},
+        provenance={
+            "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "klinepred": __version__,
+            "torch": str(torch.__version__),
+            "device": device_name(device),
+            "precision": precision.name,
+            "epochs": counters.epoch,
+            "best_epoch": counters.best_epoch,
+            "val_loss": counters.best_loss,
+            "steps": counters.done,
+            "skipped_steps": counters.skipped,
+            **origin,
+        },
+    )
+
+
+def calibrate(network: Network, data: Dataset, *, device: torch.device) -> Calibration:
+    """Fit the calibration of `network` (left on the CPU, where it was)."""
+    held_N, spare_N = data.part_N == CALIBRATION, data.part_N == VALIDATION
+    cut = data.sequences.covering(held_N | spare_N)
+    pred_N = forward_rows(network.to(device), data.x_NF, cut, device=device)
+    network.to("cpu")
+    raw_N = np.where(data.part_N >= 0, data.raw_N, np.nan)
+    return fit_calibration(pred_N, raw_N, data.kind_N, held=held_N, spare=spare_N, train=data.part_N == TRAIN)
+
+
+def hand_over(bundle: ModelBundle, tracker: Tracker) -> None:
+    """Give the tracker a copy of the bundle, as the folder `model`."""
+    with tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
+        tracker.log_folder(save_bundle(bundle, Path(folder) / "model"), under="model")

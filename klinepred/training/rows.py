@@ -1,0 +1,65 @@
+"""In: a dataset, a device. Out: `TrainRows`: the batches of an epoch, gathered by index from one resident matrix."""
+
+# Shapes: N rows, F features, B sequences of a batch, T steps.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+
+from klinepred.dataset.make import Dataset
+from klinepred.dataset.sequences import batches
+from klinepred.errors import TrainingError
+
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class TrainRows:
+    """The labelled rows of the train part, in the sequences that own one.
+
+    The matrix [N, F] lies on the device where at most half of the free memory holds it, else on the host; a batch is
+    one gather from it, so nothing is copied per window.
+
+    Raises
+    ------
+    TrainingError
+        No row of the train part has a label.
+    """
+
+    def __init__(self, data: Dataset, *, device: torch.device, size: int, seed: int) -> None:
+        self.device = device
+        self.size = size
+        self.seed = seed
+        self.sequences = data.part("train")
+        self._labelled_N = data.mask("train")
+        if len(self.sequences) == 0:
+            raise TrainingError(
+                "train part", expected="rows with a label", got="none", do="ingest more history, or move train_end"
+            )
+        clip = data.settings.label_clip
+        label_N = np.clip(np.where(self._labelled_N, data.y_N, 0.0), -clip, clip).astype(np.float32)
+        x_NF = torch.from_numpy(data.x_NF)
+        resident = device.type != "cuda" or 2 * x_NF.nbytes < torch.cuda.mem_get_info(device)[0]
+        self._x_NF = x_NF.to(device) if resident else x_NF.pin_memory()
+        self._label_N = torch.from_numpy(label_N).to(device)
+
+    @property
+    def steps(self) -> int:
+        """Batches of an epoch, the last partial one included."""
+        return -(-len(self.sequences) // self.size)
+
+    def epoch(self, number: int, *, skip: int = 0) -> Iterator[tuple[Batch, int]]:
+        """Batches of epoch `number` (from 0) after the first `skip`, each with its count of labelled rows.
+
+        The order depends on the seed and the epoch alone.
+        """
+        order_S = np.random.default_rng([self.seed, number]).permutation(len(self.sequences))
+        for batch in islice(batches(self.sequences, size=self.size, order=order_S), skip, None):
+            labelled_BT = batch.own_BT & self._labelled_N[batch.rows_BT]
+            rows_BT = torch.from_numpy(batch.rows_BT)
+            x_BTF = self._x_NF[rows_BT.to(self._x_NF.device)].to(self.device, non_blocking=True)
+            y_BT = self._label_N[rows_BT.to(self.device)]
+            yield (x_BTF, y_BT, torch.from_numpy(labelled_BT).to(self.device)), int(labelled_BT.sum())

@@ -1,0 +1,68 @@
+"""In: SIGINT, SIGTERM, SIGHUP. Out: a flag that the loop reads between two steps, and the errors that end the run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
+
+from klinepred.errors import TrainingError
+
+STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class TrainingStopped(TrainingError):  # noqa: N818  # no fault, and the design calls it so
+    """Training was stopped by the user (SIGINT); the checkpoint named in the message continues it."""
+
+    exit_code: ClassVar[int] = 130
+
+
+class TrainingTerminated(TrainingStopped):
+    """Training was stopped by SIGTERM or SIGHUP; the checkpoint named in the message continues it."""
+
+    exit_code: ClassVar[int] = 143
+
+
+class StopRequest:
+    """While it is entered, the first stop signal is remembered; a second one interrupts at once.
+
+    The handlers that were there come back on leaving. Outside the main thread, where Python delivers no signals,
+    it does nothing; a signal that is ignored (nohup) stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._old: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for name in STOPS:
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                    self._old[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._old.clear()
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+
+    def error(self, *, where: str, checkpoint: Path | None) -> TrainingStopped:
+        """The error to raise once everything is saved."""
+        stopper = self.signal or signal.SIGINT
+        kind = TrainingStopped if stopper is signal.SIGINT else TrainingTerminated
+        return kind(
+            f"training stopped by {stopper.name}",
+            expected="the run to reach its last epoch",
+            got=f"a stop {where}",
+            do=f"continue with --resume {checkpoint.stem if checkpoint.parent.name == 'checkpoints' else checkpoint}"
+            if checkpoint
+            else "start again; nothing was saved, since no checkpoint was asked for",
+        )

@@ -1,0 +1,149 @@
+"""In: a network and settings. Out: `State`: all that changes while it learns, saved and restored as plain values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from klinepred.model.lstm import Network
+from klinepred.settings import TrainSettings
+from klinepred.training.average import WeightAverage
+from klinepred.training.precision import Precision
+from klinepred.training.step import StepResult
+
+
+@dataclass
+class Counters:
+    """Where the run stands.
+
+    Attributes
+    ----------
+    epoch, position
+        Finished epochs; steps tried in the epoch under way.
+    tried, done
+        Steps tried and steps that changed the weights, over the whole run.
+    clipped, in_a_row
+        Steps whose gradients were clipped; skipped steps since the last that was not.
+    loss_sum, labels
+        Of the epoch under way: loss times labelled rows, and labelled rows, over steps not skipped.
+    best_loss, best_epoch, stale
+        Lowest validation loss, its epoch (from 1; 0 = none yet), epochs since.
+    """
+
+    epoch: int = 0
+    position: int = 0
+    tried: int = 0
+    done: int = 0
+    clipped: int = 0
+    in_a_row: int = 0
+    loss_sum: float = 0.0
+    labels: int = 0
+    best_loss: float = math.inf
+    best_epoch: int = 0
+    stale: int = 0
+
+    @property
+    def skipped(self) -> int:
+        """Steps the GradScaler skipped."""
+        return self.tried - self.done
+
+    @property
+    def train_loss(self) -> float:
+        """Mean over the labelled rows seen in this epoch; NaN when every step was skipped."""
+        return self.loss_sum / self.labels if self.labels else math.nan
+
+    def count_step(self, result: StepResult, *, labels: int) -> None:
+        """Take in a step."""
+        self.position += 1
+        self.tried += 1
+        self.clipped += result.clipped
+        self.in_a_row = self.in_a_row + 1 if result.skipped else 0
+        if not result.skipped:
+            self.done += 1
+            self.loss_sum += result.loss * labels
+            self.labels += labels
+
+    def close_epoch(self, val_loss: float) -> bool:
+        """Take in the epoch's validation loss; whether it is the best so far. NaN and infinity never are."""
+        self.epoch += 1
+        self.position, self.loss_sum, self.labels = 0, 0.0, 0
+        best = val_loss < self.best_loss
+        if best:
+            self.best_loss, self.best_epoch, self.stale = val_loss, self.epoch, 0
+        else:
+            self.stale += 1
+        return best
+
+
+@dataclass
+class State:
+    """Everything that changes while a network learns, but for torch's random state, which `snapshot` adds."""
+
+    network: Network
+    average: WeightAverage
+    optimiser: torch.optim.AdamW
+    scaler: torch.amp.GradScaler
+    counters: Counters = field(default_factory=Counters)
+    best: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def keep_best(self) -> None:
+        """Keep a copy of the averaged weights, on the CPU."""
+        weights = self.average.network.state_dict()
+        self.best = {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
+
+
+def make_state(network: Network, *, train: TrainSettings, precision: Precision) -> State:
+    """A fresh state for a network that is on its device."""
+    return State(
+        network=network,
+        average=WeightAverage(network, decay=train.ema),
+        optimiser=torch.optim.AdamW(network.parameters(), lr=train.lr, weight_decay=train.weight_decay),
+        scaler=precision.scaler(train),
+    )
+
+
+def snapshot(state: State, *, device: torch.device) -> dict[str, Any]:
+    """The state as tensors, numbers and texts only, torch's random state included."""
+    return {
+        "network": state.network.state_dict(),
+        "average": state.average.network.state_dict(),
+        "optimiser": state.optimiser.state_dict(),
+        "scaler": state.scaler.state_dict(),
+        "counters": asdict(state.counters),
+        "best": state.best,
+        "rng": torch.get_rng_state(),
+        "rng_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def restore(state: State, saved: dict[str, Any], *, train: TrainSettings, device: torch.device) -> list[str]:
+    """Put a snapshot back; remarks on what could not be taken over from another device or precision."""
+    remarks = []
+    state.network.load_state_dict(saved["network"])
+    state.average.network.load_state_dict(saved["average"])
+    state.optimiser.load_state_dict(saved["optimiser"])
+    for group in state.optimiser.param_groups:
+        group["weight_decay"] = train.weight_decay
+    if state.scaler.is_enabled() and saved["scaler"]:
+        state.scaler.load_state_dict(saved["scaler"])
+    elif state.scaler.is_enabled():
+        remarks.append(f"the checkpoint has no state of a GradScaler: the loss scale starts afresh at {_scale(state)}")
+    elif saved["scaler"]:
+        remarks.append("the checkpoint's loss scale is not needed in this precision and was left out")
+    state.counters = Counters(**saved["counters"])
+    state.best = dict(saved["best"])
+    torch.set_rng_state(saved["rng"])
+    if device.type == "cuda" and saved["rng_cuda"] is not None:
+        torch.cuda.set_rng_state(saved["rng_cuda"], device)
+    elif device.type == "cuda" or saved["rng_cuda"] is not None:
+        remarks.append(
+            "the checkpoint comes from another kind of device: dropout draws other numbers than it would have"
+        )
+    return remarks
+
+
+def _scale(state: State) -> str:
+    return f"{state.scaler.get_scale():g}"

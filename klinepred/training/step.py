@@ -1,0 +1,107 @@
+"""In: a network, a batch, the mixed-precision path. Out: one optimiser step, in the only order that is right."""
+
+# Shapes: B sequences, T steps, F features.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from klinepred.errors import TrainingError
+from klinepred.settings import TrainSettings
+from klinepred.training.precision import Precision
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step did.
+
+    Attributes
+    ----------
+    loss
+        Mean over the labelled rows of the batch, float32; not finite when the forward pass overflowed.
+    norm
+        Norm of all gradients, unscaled, before clipping.
+    clipped
+        Whether clipping changed a gradient.
+    skipped
+        Whether the GradScaler found a gradient that is not finite and left the weights alone.
+    scale
+        Loss scale the step was taken with; 1 without scaler.
+    """
+
+    loss: float
+    norm: float
+    clipped: bool
+    skipped: bool
+    scale: float
+
+
+def masked_loss(pred_BT: torch.Tensor, y_BT: torch.Tensor, labelled_BT: torch.Tensor, *, kind: str) -> torch.Tensor:
+    """Mean over the labelled rows in float32: squared error, or Huber's loss with its corner at 1 (kind "huber")."""
+    pred, y = pred_BT[labelled_BT].float(), y_BT[labelled_BT]
+    return functional.huber_loss(pred, y) if kind == "huber" else functional.mse_loss(pred, y)
+
+
+def take_step(
+    network: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    *,
+    precision: Precision,
+    train: TrainSettings,
+    watch: Callable[[nn.Module], None] | None = None,
+) -> StepResult:
+    """Forward under autocast, loss in float32, scale, backward, unscale, clip, step, update.
+
+    Parameters
+    ----------
+    batch
+        Features [B, T, F], labels [B, T] (float32, clipped), mask of labelled rows [B, T].
+    watch
+        Called with the network between `unscale_` and clipping, when the true gradients are there.
+
+    Raises
+    ------
+    TrainingError
+        A gradient is not finite and no scaler is on that could skip the step; the weights are as they were.
+    """
+    x_BTF, y_BT, labelled_BT = batch
+    with precision.autocast():
+        pred_BT = network(x_BTF)
+    loss = masked_loss(pred_BT, y_BT, labelled_BT, kind=train.loss)
+    optimiser.zero_grad(set_to_none=True)
+    scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    scaler.unscale_(optimiser)
+    if watch is not None:
+        watch(network)
+    norm, clipped = clip_gradients(network, train)
+    if not scaler.is_enabled() and not norm < float("inf"):
+        raise TrainingError(
+            "gradients",
+            expected="finite numbers",
+            got=f"norm {norm} at a loss of {loss.item():g} in {precision.name}",
+            do="lower --set train.lr, or resume from the last checkpoint with a lower one",
+        )
+    scaler.step(optimiser)
+    scale = scaler.get_scale()
+    scaler.update()
+    return StepResult(loss.item(), norm, clipped, skipped=scaler.get_scale() < scale, scale=scale)
+
+
+def clip_gradients(network: nn.Module, train: TrainSettings) -> tuple[float, bool]:
+    """Clip by norm or by value, as configured; the norm before, and whether anything was clipped."""
+    weights = list(network.parameters())
+    if train.clip == "norm":
+        norm = float(nn.utils.clip_grad_norm_(weights, train.clip_norm))
+        return norm, norm > train.clip_norm
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    norm = float(nn.utils.get_total_norm(gradients))
+    largest = float(nn.utils.get_total_norm(gradients, norm_type=float("inf")))
+    nn.utils.clip_grad_value_(weights, train.clip_value)
+    return norm, largest > train.clip_value

@@ -1,0 +1,83 @@
+"""In: what happens while a network learns. Out: the protocol of who records it, `Tracker`, and one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from klinepred.settings import Pipeline
+
+RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
+
+
+class Metric(NamedTuple):
+    """One number of a run. `step` counts optimiser steps or epochs, from 1; `time_ms` is Unix time."""
+
+    name: str
+    value: float
+    step: int
+    time_ms: int
+
+
+class Tracker(Protocol):
+    """Who keeps the record of a run."""
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline the run is recorded under, if known."""
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where the checkpoint of the started run belongs; None = nowhere."""
+
+    def start(
+        self,
+        pipeline: Pipeline | None,
+        *,
+        params: Mapping[str, str | float],
+        tags: Mapping[str, str],
+        resume: str | None,
+    ) -> dict[str, Any]:
+        """Open the run, or take up the run with id `resume`; the answer goes into the bundle's provenance."""
+
+    def log_metrics(self, metrics: Sequence[Metric]) -> None:
+        """Record numbers; those that are not finite are left out."""
+
+    def log_folder(self, folder: Path, *, under: str) -> None:
+        """Keep all files of `folder` as artifacts in the folder `under`."""
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set or replace tags of the run."""
+
+    def end(self, status: RunStatus) -> None:
+        """Close the run."""
+
+
+class NoTracker:
+    """Keeps nothing."""
+
+    pipeline: Pipeline | None = None
+    checkpoint: Path | None = None
+
+    def start(
+        self,
+        pipeline: Pipeline | None,
+        *,
+        params: Mapping[str, str | float],
+        tags: Mapping[str, str],
+        resume: str | None,
+    ) -> dict[str, Any]:
+        return {}
+
+    def log_metrics(self, metrics: Sequence[Metric]) -> None:
+        return None
+
+    def log_folder(self, folder: Path, *, under: str) -> None:
+        return None
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        return None
+
+    def end(self, status: RunStatus) -> None:
+        return None
