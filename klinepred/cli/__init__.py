@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import signal
 import sys
 from importlib import import_module
 
@@ -45,14 +49,20 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else " See klinepred --help."
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
+            hint = f"Did you mean {near[0]!r}?" if near else "See klinepred --help."
+            ctx.fail(f"No such command {args[0]!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has seen enough: `klinepred bars show --format csv | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
 
 
 @click.group(
@@ -70,11 +80,13 @@ def root() -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Run one command line; returns the exit code (also the console script's)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its code instead
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = root.main(args=args, prog_name="klinepred", standalone_mode=False)
     except KlinepredError as error:
-        click.echo(f"error: {error}", err=True)
-        return error.exit_code
+        return _fail(error)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -82,8 +94,39 @@ def main(args: list[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        return 128 + signal.SIGINT
+    except OSError as error:
+        return _fail(_system(error))
+    except MemoryError as error:
+        return _fail(
+            KlinepredError(
+                "not enough memory",
+                expected="room for this many bars at once",
+                got=str(error) or "none left",
+                do="use fewer symbols (--symbols) or a shorter span, or close other programs",
+            )
+        )
     return code if isinstance(code, int) else 0
+
+
+def _fail(error: KlinepredError) -> int:
+    click.echo(f"error: {error}", err=True)
+    return error.exit_code
+
+
+def _system(error: OSError) -> KlinepredError:
+    advice = {
+        errno.ENOSPC: "free space on that disk, then run the same command again",
+        errno.EDQUOT: "free space within your quota, then run the same command again",
+        errno.EFBIG: "raise the file-size limit (ulimit -f), then run the same command again",
+        errno.EROFS: "choose a workspace on a disk that can be written, with -w",
+        errno.EACCES: "mend the permissions, or choose another workspace with -w",
+        errno.EPERM: "mend the permissions, or choose another workspace with -w",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    }
+    return KlinepredError(
+        str(error.filename or "the system"),
+        expected="to read or write there",
+        got=error.strerror or str(error),
+        do=advice.get(error.errno or 0, "mend that, then run the same command again"),
+    )

@@ -86,14 +86,14 @@ def parse_ts(text: str | None, *, option: str) -> datetime | None:
         return None
     try:
         stamp = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"{option} {text}",
             expected="a date or an ISO 8601 stamp such as 2025-08-28T22:00:00Z",
             got=repr(text),
             do=f"write {option} 2025-08-28T22:00:00Z",
         ) from error
-    return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
 
 
 def parse_symbols(text: str | None) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def parse_symbols(text: str | None) -> tuple[str, ...]:
     Raises
     ------
     UsageError
-        The file does not exist, or no symbol is left.
+        The file does not exist or is no text, or no symbol is left.
     """
     if text is None:
         return ()
@@ -113,7 +113,12 @@ def parse_symbols(text: str | None) -> tuple[str, ...]:
             raise UsageError(
                 f"--symbols {text}", expected="a text file of symbols", got="no such file", do="check the path after @"
             )
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"--symbols {text}", expected="a text file in UTF-8", got=str(error), do="save it as UTF-8"
+            ) from error
         body = ",".join(line.partition("#")[0] for line in lines)
     symbols = tuple(dict.fromkeys(part.strip() for part in body.replace("\n", ",").split(",") if part.strip()))
     if not symbols:

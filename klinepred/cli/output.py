@@ -48,7 +48,7 @@ def write_rows(
     """
     if form == "table":
         shown = frame if last is None else frame.tail(last)
-        text = table(shown, title=title)
+        text = table(shown, title=title, plain=output is not None)
         if shown.height < frame.height:
             text += f"last {shown.height} of {frame.height} rows; all of them with --format csv|json|parquet\n"
         _emit(text.encode(), output)
@@ -74,8 +74,8 @@ def write_json(report: Any, *, output: Path | None = None) -> None:
     _emit((json.dumps(report, ensure_ascii=False, allow_nan=False, default=_json, indent=1) + "\n").encode(), output)
 
 
-def table(frame: pl.DataFrame, *, title: str = "") -> str:
-    """`frame` as text with aligned columns, as wide as the terminal; colours only on a terminal."""
+def table(frame: pl.DataFrame, *, title: str = "", plain: bool = False) -> str:
+    """`frame` as text with aligned columns, as wide as the terminal; colours only on a terminal, never when `plain`."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -87,7 +87,7 @@ def table(frame: pl.DataFrame, *, title: str = "") -> str:
         grid.add_column(Text(name), justify="right" if dtype.is_numeric() else "left", overflow="fold")
     for row in frame.iter_rows():
         grid.add_row(*(Text(_cell(value)) for value in row))
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout.isatty() and not plain
     console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 160, highlight=False)
     console.print(grid)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
@@ -103,7 +103,9 @@ def _cell(value: Any) -> str:
         return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.6g}"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%MZ}"
-    return str(value)
+    text = str(value)
+    # names come from files of others: one with a terminal's escape codes is shown, not obeyed
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:
