@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from klinepred.errors import CalendarError
-from klinepred.schema import BAR_MINUTES, CALENDAR, TS
+from klinepred.schema import BAR_MINUTES, BAR_US, CALENDAR, TS
 
 Hours = Literal["regular", "extended"]
 
@@ -20,6 +20,7 @@ Hours = Literal["regular", "extended"]
 # to 17:00. exchange_calendars knows regular hours only.
 EXTENDED: Final[dict[str, tuple[int, int, int]]] = {"XNYS": (4, 20, 17), "XNAS": (4, 20, 17)}
 FIRST_DAY: Final = date(1990, 1, 1)
+AHEAD: Final = timedelta(days=3 * 366)
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Clock:
 
     @classmethod
     def parse(cls, text: str) -> Clock:
-        """The clock whose `str` is `text`."""
-        name, _, hours = text.partition("+")
-        return cls(name, "extended" if hours == "extended" else "regular")
+        """The clock whose `str` is `text`; whether it exists is found out at first use."""
+        name = text.removesuffix("+extended")
+        return cls(name, "regular" if name == text else "extended")
 
     @property
     def zone(self) -> str:
@@ -62,18 +63,24 @@ def _exchange(name: str):  # type: ignore[no-untyped-def]  # exchange_calendars 
             got=f"{name!r}, which it does not know",
             do=f"use --calendar with one of: {', '.join(near) or 'XNYS, 24/7'}",
         )
+    first, last = FIRST_DAY, datetime.now(UTC).date() + AHEAD
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pandas 3.1, raised inside exchange_calendars
-        default = xc.get_calendar(name)
-    low = default.bound_min()
-    start = max(low.date(), FIRST_DAY) if low is not None else FIRST_DAY
-    # 24/7 and its like know no end; the others end with their last recorded holidays
-    high = default.bound_max()
-    wish = datetime.now(UTC).date() + timedelta(days=3 * 366)
-    end = min(high.date(), wish) if high is not None else wish
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of pandas 3.1, raised inside exchange_calendars
-        return xc.get_calendar(name, start=start.isoformat(), end=end.isoformat())
+        try:
+            try:
+                return xc.get_calendar(name, start=first.isoformat(), end=last.isoformat())
+            except ValueError:  # its holidays are recorded for fewer years
+                known = xc.get_calendar(name)
+            low, high = known.bound_min(), known.bound_max()
+            first, last = max(first, low.date()) if low else first, min(last, high.date()) if high else last
+            return xc.get_calendar(name, start=first.isoformat(), end=last.isoformat())
+        except (ValueError, NotImplementedError) as error:
+            raise CalendarError(
+                f"calendar {name!r}",
+                expected="sessions from exchange_calendars",
+                got=f"a failure inside it: {str(error)[:80]}",
+                do="install other versions of exchange_calendars and pandas, or use another venue of the same hours",
+            ) from error
 
 
 @lru_cache(maxsize=32)
@@ -85,9 +92,9 @@ def segments(clock: Clock) -> pl.DataFrame:
     polars.DataFrame
         `session` (Date), `open`, `close` (Datetime us UTC; close exclusive), `first_bar` (Int32, index of the first
         bar within its session), `session_bars` (Int32, bars expected in the whole session), `first_slot` (Int64,
-        running number of the first bar on the calendar's grid; consecutive slots = nothing missing between) and `segment`
-        (Int32; rows that follow on each other without a market break share one, as all of 24/7 do). A lunch break
-        makes two rows of one session.
+        running number of the first bar on the calendar's grid; consecutive slots = nothing missing between) and
+        `segment` (Int32; rows without a market break between them share one, as all of 24/7 do). A lunch break makes
+        two rows of one session.
 
     Raises
     ------
@@ -150,9 +157,6 @@ def _extend(stamps: pl.DataFrame, clock: Clock, zone: str) -> pl.DataFrame:
     return stamps.with_columns(open=at(pl.lit(first)), close=at(pl.when(half).then(early).otherwise(last)))
 
 
-PLACE: Final = ("session", "bar", "session_bars", "slot", "segment")
-
-
 def place(bars: pl.DataFrame) -> pl.DataFrame:
     """Say for each row where on its calendar's grid it lies.
 
@@ -169,39 +173,28 @@ def place(bars: pl.DataFrame) -> pl.DataFrame:
         `segment` (Int32: rows of one segment have no market break between them). All are null where the market is
         closed or `ts` is off the grid.
     """
-    clocks = bars.get_column(CALENDAR).unique().to_list()
-    if len(clocks) == 1:
-        return _place(bars, Clock.parse(clocks[0]))
-    rows = bars.with_row_index("_row")
-    parts = [_place(part, Clock.parse(str(key[0]))) for key, part in rows.group_by(CALENDAR, maintain_order=True)]
-    return pl.concat(parts).sort("_row").drop("_row") if parts else _place(bars, Clock("24/7"))
+    # stamps repeat over symbols: each is looked up once
+    stamps = bars.select(CALENDAR, "ts").unique().drop_nulls()
+    parts = stamps.sort("ts").group_by(CALENDAR) if stamps.height else [((Clock("24/7"),), stamps)]
+    places = pl.concat([_place(part, Clock.parse(str(text))) for (text,), part in parts])
+    return bars.join(places, on=[CALENDAR, "ts"], how="left", maintain_order="left")
 
 
-def _place(bars: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-    span = bars.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
-    if span[0] is not None:
-        _covered(clock, span[0], span[1])
-    row = "_place_row"
-    ordered = bars.with_row_index(row).sort("ts")
-    joined = ordered.join_asof(
-        segments(clock).rename({"open": "_open", "close": "_close", "session": "_session"}),
-        left_on="ts",
-        right_on="_open",
-        strategy="backward",
-        check_sortedness=False,
+def _place(stamps: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+    if stamps.height:
+        _covered(clock, stamps["ts"][0], stamps["ts"][-1])
+    pieces = segments(clock).rename({"session": "_session", "session_bars": "_session_bars", "segment": "_segment"})
+    joined = stamps.join_asof(pieces, left_on="ts", right_on="open", check_sortedness=False)
+    past = (pl.col("ts") - pl.col("open")).dt.total_microseconds()
+    inside = pl.when((pl.col("ts") < pl.col("close")) & (past % BAR_US == 0))
+    return joined.select(
+        *stamps.columns,
+        session=inside.then("_session"),
+        bar=inside.then(pl.col("first_bar") + (past // BAR_US).cast(pl.Int32)),
+        session_bars=inside.then("_session_bars"),
+        slot=inside.then(pl.col("first_slot") + past // BAR_US),
+        segment=inside.then("_segment"),
     )
-    past = (pl.col("ts") - pl.col("_open")).dt.total_microseconds()
-    step = BAR_MINUTES * 60_000_000
-    inside = (pl.col("ts") < pl.col("_close")) & (past % step == 0)
-    index = past // step
-    placed = joined.with_columns(
-        session=pl.when(inside).then("_session"),
-        bar=pl.when(inside).then(pl.col("first_bar") + index.cast(pl.Int32)),
-        slot=pl.when(inside).then(pl.col("first_slot") + index),
-        session_bars=pl.when(inside).then("session_bars"),
-        segment=pl.when(inside).then("segment"),
-    )
-    return placed.sort(row).select(*bars.columns, *PLACE)
 
 
 def _covered(clock: Clock, low: datetime, high: datetime) -> None:
