@@ -44,6 +44,9 @@ PREDICTION_SCHEMA: Final[dict[str, pl.DataType]] = {
 """Columns of `Predictions`. `target_ts` is the OPEN of the predicted bar; returns in basis points (1e-4)."""
 
 
+DAY_MIN: Final = 1440
+
+
 @dataclass(frozen=True)
 class Forecast:
     """Predictions, and why some symbols have none.
@@ -196,7 +199,12 @@ def _rows(
         pl.when("_untrained").then(pl.lit("overnight-not-trained")),
         pl.when("_no_unit").then(pl.lit("no trailing volatility for this kind of step yet")),
         pl.when(pl.col("_no_interval") & ~pl.col("_no_unit")).then(pl.lit("no interval for this kind of step")),
-        pl.when("stale").then(pl.format("stale: bar closed {} min ago", pl.col("_age"))),
+        pl.when(pl.col("stale") & (pl.col("_age") <= DAY_MIN)).then(
+            pl.format("stale: closed {} min ago", pl.col("_age"))
+        ),
+        pl.when(pl.col("stale") & (pl.col("_age") > DAY_MIN)).then(
+            pl.format("stale: closed {} days ago", pl.col("_age") // DAY_MIN)
+        ),
         pl.when(pl.lit(history) & (pl.col("session") <= bundle.split.train_end)).then(pl.lit("in training span")),
         pl.lit(partial, dtype=pl.String),
         separator="; ",

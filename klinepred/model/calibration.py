@@ -104,7 +104,14 @@ class Calibration:
 
 
 def fit_calibration(
-    pred_N: np.ndarray, raw_N: np.ndarray, kind_N: np.ndarray, *, held: np.ndarray, spare: np.ndarray, train: np.ndarray
+    pred_N: np.ndarray,
+    raw_N: np.ndarray,
+    kind_N: np.ndarray,
+    *,
+    time_N: np.ndarray,
+    held: np.ndarray,
+    spare: np.ndarray,
+    train: np.ndarray,
 ) -> Calibration:
     """Fit slope and residual quantiles for each kind of step.
 
@@ -112,13 +119,15 @@ def fit_calibration(
     ----------
     pred_N, raw_N, kind_N
         Predictions and raw targets in volatility units, kind of step; NaN rows are left out.
+    time_N
+        Stamp of each row: symbols move together, so rows of one time count as one draw in the slope's uncertainty.
     held
         Mask [N] of the calibration part.
     spare
         Mask [N] of the validation part, taken in as well where the calibration part has fewer than 100 rows of a kind.
     train
-        Mask [N] of the train part: where both together are still fewer, the spread of the raw target itself there
-        (slope 0; the network's fit does not enter).
+        Mask [N] of the train part: where both together are still fewer, the spread of the raw target itself there,
+        made symmetric (slope 0; neither the network's fit nor the drift of a few nights enters).
     """
     known_N = np.isfinite(pred_N) & np.isfinite(raw_N)
     kinds: list[KindCalibration | None] = []
@@ -127,17 +136,21 @@ def fit_calibration(
         options = (
             (here_N & held, True, "calibration part"),
             (here_N & (held | spare), True, "calibration and validation part"),
-            (np.isfinite(raw_N) & (kind_N == code) & train, False, "train part, unconditional"),
+            (np.isfinite(raw_N) & (kind_N == code) & train, False, "train part, unconditional and symmetric"),
         )
         found = next(((mask, fit, text) for mask, fit, text in options if mask.sum() >= LEAST), None)
-        kinds.append(None if found is None else _fit(pred_N[found[0]], raw_N[found[0]], fit=found[1], source=found[2]))
+        if found is None:
+            kinds.append(None)
+            continue
+        mask_N, fit, source = found
+        kinds.append(_fit(pred_N[mask_N], raw_N[mask_N], time_N[mask_N], fit=fit, source=source))
     return Calibration(tuple(kinds))
 
 
-def _fit(pred: np.ndarray, raw: np.ndarray, *, fit: bool, source: str) -> KindCalibration:
+def _fit(pred: np.ndarray, raw: np.ndarray, time: np.ndarray, *, fit: bool, source: str) -> KindCalibration:
     pred, raw = pred.astype(np.float64), raw.astype(np.float64)
-    slope = _slope(pred, raw) if fit else 0.0
-    residual = np.sort(raw - slope * pred) if fit else np.sort(raw)
+    slope = _slope(pred, raw, time) if fit else 0.0
+    residual = np.sort(raw - slope * pred) if fit else np.sort(np.concatenate([raw, -raw]))
     count = residual.size
     low = max(0, int(np.floor(0.1 * (count + 1))) - 1)
     high = min(count - 1, int(np.ceil(0.9 * (count + 1))) - 1)
@@ -146,19 +159,23 @@ def _fit(pred: np.ndarray, raw: np.ndarray, *, fit: bool, source: str) -> KindCa
         residual_Q=np.quantile(residual, GRID),
         lo=float(residual[low]),
         hi=float(residual[high]),
-        rows=count,
+        rows=raw.size,
         source=source,
     )
 
 
-def _slope(pred: np.ndarray, raw: np.ndarray) -> float:
-    """Least squares through the origin, times 1 - (standard error / slope)^2, not below 0 (James and Stein, 1961)."""
+def _slope(pred: np.ndarray, raw: np.ndarray, time: np.ndarray) -> float:
+    """Least squares through the origin, times 1 - (standard error / slope)^2, not below 0 (James and Stein, 1961).
+
+    The standard error is clustered by time (Liang and Zeger, 1986).
+    """
     power = float(pred @ pred)
     if power <= 0.0:
         return 0.0
     slope = float(pred @ raw) / power
-    error = raw - slope * pred
-    variance = float(((pred * error) ** 2).sum()) / power**2
+    _, group = np.unique(time, return_inverse=True)
+    scores = np.bincount(group, weights=pred * (raw - slope * pred))
+    variance = float(scores @ scores) / power**2
     if slope <= 0.0 or slope**2 <= variance:
         return 0.0
     return slope * (1.0 - variance / slope**2)

@@ -95,7 +95,15 @@ def calibrate(network: Network, data: Dataset, *, device: torch.device) -> Calib
     pred_N = forward_rows(network.to(device), data.x_NF, cut, device=device)
     network.to("cpu")
     raw_N = np.where(data.part_N >= 0, data.raw_N, np.nan)
-    return fit_calibration(pred_N, raw_N, data.kind_N, held=held_N, spare=spare_N, train=data.part_N == TRAIN)
+    return fit_calibration(
+        pred_N,
+        raw_N,
+        data.kind_N,
+        time_N=data.rows.get_column("ts").to_physical().to_numpy(),
+        held=held_N,
+        spare=spare_N,
+        train=data.part_N == TRAIN,
+    )
 
 
 def hand_over(bundle: ModelBundle, tracker: Tracker) -> None:

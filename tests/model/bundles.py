@@ -33,7 +33,13 @@ def small_bundle(*, features: tuple[str, ...] = ("a", "b", "c"), seed: int = 0) 
         scaler=Scaler(features, rng.normal(size=len(features)), np.ones(len(features)), 6.0),
         split=Split(date(2026, 1, 5), date(2026, 1, 6), date(2026, 1, 7)),
         calibration=fit_calibration(
-            rng.normal(size=300), rng.normal(size=300), np.zeros(300), held=every, spare=~every, train=~every
+            rng.normal(size=300),
+            rng.normal(size=300),
+            np.zeros(300),
+            time_N=np.arange(300),
+            held=every,
+            spare=~every,
+            train=~every,
         ),
         pipeline={"name": "demo"},
         provenance={"run_id": "abc", "created": "2026-01-08T00:00:00Z"},

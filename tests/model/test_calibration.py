@@ -18,7 +18,7 @@ def draw(count: int, *, slope: float, seed: int) -> tuple[np.ndarray, np.ndarray
 
 def fit(pred: np.ndarray, raw: np.ndarray, kind: np.ndarray) -> Calibration:
     every = np.ones(pred.size, dtype=bool)
-    return fit_calibration(pred, raw, kind, held=every, spare=~every, train=~every)
+    return fit_calibration(pred, raw, kind, time_N=np.arange(pred.size), held=every, spare=~every, train=~every)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -52,6 +52,21 @@ def test_a_prediction_without_information_is_given_no_weight() -> None:
     assert np.mean([slope == 0.0 for slope in slopes]) > 0.5
 
 
+def test_rows_that_move_together_count_once_in_the_slope_s_uncertainty() -> None:
+    """Fifty copies of forty independent draws must not look like two thousand draws."""
+    kept = []
+    for seed in range(40):
+        pred, raw = draw(40, slope=0.0, seed=seed)
+        wide, tall = np.repeat(pred, 50), np.repeat(raw, 50)
+        kind, every = np.zeros(2000, dtype=np.int8), np.ones(2000, dtype=bool)
+        got = fit_calibration(
+            wide, tall, kind, time_N=np.repeat(np.arange(40), 50), held=every, spare=~every, train=~every
+        ).kinds[0]
+        assert got is not None
+        kept.append(got.slope > 0.0)
+    assert np.mean(kept) < 0.35  # one in six by chance at |t| > 1; nearly half if copies counted
+
+
 def test_kinds_of_step_are_calibrated_apart_and_scarce_ones_fall_back() -> None:
     rng = np.random.default_rng(0)
     kind = np.repeat([0, 1], [1000, 400]).astype(np.int8)
@@ -59,16 +74,19 @@ def test_kinds_of_step_are_calibrated_apart_and_scarce_ones_fall_back() -> None:
     pred = np.zeros(1400)
     part = rng.integers(0, 3, 1400)
     held = (part == 0) & ((kind == 0) | (rng.random(1400) < 0.1))
-    calibration = fit_calibration(pred, raw, kind, held=held, spare=part == 1, train=part == 2)
+    calibration = fit_calibration(pred, raw, kind, time_N=np.arange(1400), held=held, spare=part == 1, train=part == 2)
     within, breaks = calibration.kinds
     assert within is not None
     assert breaks is not None
     assert within.source == "calibration part"
     assert breaks.source == "calibration and validation part"
     assert breaks.hi > 2 * within.hi
-    poor = fit_calibration(pred, raw, kind, held=held & (kind == 0), spare=kind < 0, train=part == 2)
+    poor = fit_calibration(
+        pred, raw, kind, time_N=np.arange(1400), held=held & (kind == 0), spare=kind < 0, train=part == 2
+    )
     assert poor.kinds[1] is not None
-    assert poor.kinds[1].source == "train part, unconditional"
+    assert poor.kinds[1].source == "train part, unconditional and symmetric"
+    assert poor.p_up(np.zeros(1), np.ones(1, dtype=np.int8))[0] == pytest.approx(0.5, abs=0.01)
     assert poor.kinds[1].slope == 0.0
 
 
