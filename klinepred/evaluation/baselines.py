@@ -33,6 +33,9 @@ TREES: Final = 120
 TREE_ROWS: Final = 200_000
 """Gradient boosting sees at most this many train rows and half as many validation rows, drawn at random by the seed."""
 
+THREAD_ROWS: Final = 50_000
+"""Fewer rows are boosted on one thread: more of them would mostly wait for each other."""
+
 
 @dataclass(frozen=True)
 class Baseline:
@@ -179,6 +182,7 @@ def _boost(
 ) -> Baseline:
     """Histogram gradient boosting, as many trees as validation liked best (none, that is the mean, included)."""
     from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
     generator = np.random.default_rng(seed)
     fit, held = _draw(train, TREE_ROWS, generator), _draw(validation, TREE_ROWS // 2, generator)
@@ -192,10 +196,12 @@ def _boost(
         l2_regularization=1.0,
         early_stopping=False,
         random_state=seed,
-    ).fit(x_NF[fit], fit_y)
+    )
     mean = float(fit_y.mean())
     errors = [float(np.mean((held_y - mean) ** 2))]
-    errors += [float(np.mean((held_y - pred) ** 2)) for pred in model.staged_predict(x_NF[held])]
+    with threadpool_limits(limits=1 if fit.size < THREAD_ROWS else None):
+        model.fit(x_NF[fit], fit_y)
+        errors += [float(np.mean((held_y - pred) ** 2)) for pred in model.staged_predict(x_NF[held])]
     trees = int(np.argmin(errors))
     settings = {"trees": trees, "of": TREES, "train_rows": int(fit.size), "validation_rows": int(held.size)}
     pred_M = np.full(asked.size, mean)

@@ -109,7 +109,8 @@ def correlation_repeats(sums_S6: np.ndarray, draws_BS: np.ndarray) -> np.ndarray
 def ratio_repeats(total_S: np.ndarray, count_S: np.ndarray, draws_BS: np.ndarray) -> np.ndarray:
     """The mean (total / count) in each bootstrap repeat, [B]; NaN where nothing was drawn."""
     count_B = draws_BS @ count_S
-    return np.divide(draws_BS @ total_S, count_B, out=np.full(len(draws_BS), np.nan), where=count_B > 0)
+    mean_B: np.ndarray = np.divide(draws_BS @ total_S, count_B, out=np.full(len(draws_BS), np.nan), where=count_B > 0)
+    return mean_B
 
 
 def estimate(value: float, repeats_B: np.ndarray, *, sessions: int) -> Estimate:
