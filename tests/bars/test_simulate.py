@@ -307,7 +307,7 @@ def test_variance_recursion_equals_a_simulation_of_it() -> None:
         collected = decay * collected + drift + sqrt(1 - ic**2 if bar else 1.0) * rng.standard_normal(paths)
 
 
-def test_the_signal_can_be_worked_out_from_public_bars() -> None:
+def test_the_signal_can_be_worked_out_from_prices_volumes_and_volatilities() -> None:
     settings = YEAR.model_copy(update={"symbols": 20})
     table = measured(settings).filter(pl.col("session_bars") == 78)
     # volume against what is usual for symbol, bar and volatility; its log spreads by 0.6
