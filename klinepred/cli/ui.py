@@ -52,16 +52,29 @@ def run_store(space: Workspace) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri
 
 
-def count_runs(space: Workspace) -> int | None:
-    """Runs in the workspace's own store that were not deleted; None when there is no store, or not one of MLflow."""
+def count_runs(space: Workspace) -> int:
+    """Runs in the workspace's own store that were not deleted; 0 where there is no store yet.
+
+    Raises
+    ------
+    TrainingError
+        The store is there but cannot be read.
+    """
     path = space.mlruns / "mlflow.db"
     if not path.is_file():
-        return None
+        return 0
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as store:
+            if not store.execute("select 1 from sqlite_master where name = 'runs'").fetchone():
+                return 0
             (number,) = store.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
-    except sqlite3.Error:
-        return None
+    except sqlite3.Error as error:
+        raise TrainingError(
+            f"run store {path}",
+            expected="a database of MLflow",
+            got=str(error),
+            do="restore it from a backup, or move it away: the next training makes a new one",
+        ) from error
     return int(number)
 
 
