@@ -95,7 +95,7 @@ def check_bars(frame: pl.DataFrame | pl.LazyFrame, *, clock: Clock | None = None
         (pl.lit(str(clock)) if clock else pl.col(CALENDAR).cast(pl.String)).cast(pl.Categorical).alias(CALENDAR)
     )
     _check_order(bars)
-    for reason, broken in [("the symbol is odd", symbol_is_odd()), *value_rules()]:
+    for reason, broken in [("the symbol is no possible name", symbol_is_odd()), *value_rules()]:
         _refuse(bars, broken, reason)
     for (name,), part in bars.group_by(CALENDAR):
         stamps = grid_of(part, Clock.parse(str(name)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -62,7 +63,7 @@ def clean(frame: pl.DataFrame, *, clock: Clock, now: datetime) -> Cleaned:
     rows = frame.lazy().join(stamps.lazy(), on="ts", how="left")
     empty = pl.all_horizontal((pl.col(name).is_null() | pl.col(name).is_nan()) for name in PRICES)
     rules = [
-        ("the symbol is odd", symbol_is_odd()),
+        ("no possible name of a symbol", symbol_is_odd()),
         ("the time stamp cannot be read", pl.col("ts").is_null()),
         ("", empty),
         ("", pl.col("held")),
@@ -90,7 +91,13 @@ def is_sorted(frame: pl.DataFrame) -> bool:
     """Whether rows come by symbol and strictly rising ts, so that none needs sorting or is there twice."""
     same = pl.col("symbol") == pl.col("symbol").shift(1)
     after = (pl.col("symbol") > pl.col("symbol").shift(1)) | (same & (pl.col("ts") > pl.col("ts").shift(1)))
-    return bool(frame.select(after.slice(1).all()).item())
+    return all(bool(part.select(after.slice(1).fill_null(False).all()).item()) for part in pieces(frame))
+
+
+def pieces(frame: pl.DataFrame, rows: int = 1_000_000) -> Iterator[pl.DataFrame]:
+    """`frame` in slices without a copy; each begins with the last row of the one before."""
+    for start in range(0, max(frame.height - 1, 1), rows):
+        yield frame.slice(start, rows + 1)
 
 
 def _unique(good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

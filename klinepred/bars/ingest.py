@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -33,7 +33,7 @@ from klinepred.settings import DataSettings
 
 log = logging.getLogger("klinepred.bars")
 
-BATCH_ROWS: Final = 4_000_000
+BATCH_ROWS: Final = 2_000_000
 """A delivery of more rows is committed symbol group by symbol group, so that memory stays bounded."""
 TALK_EVERY_S: Final = 3.0
 
@@ -129,29 +129,30 @@ def _take(
     wait_s: float,
 ) -> int:
     """Clean, compare and commit one delivery; returns the number of bars written."""
-    frame = delivery.frame
+    frame, extra = delivery.frame, delivery.rejects
     if data.source == "files":
         frame = _within(frame, data.start, data.end, clock)
-    cleaned = clean(frame, clock=clock, now=now)
-    rejects = cleaned.rejects
-    if delivery.rejects is not None and delivery.rejects.height:
-        extra = delivery.rejects.select(rejects.columns)
-        rejects = pl.concat([rejects, extra]).sort("symbol", "ts", "reason")
-        tally.add_counts(extra.group_by("symbol").agg(received=pl.len()))
-    tally.add_counts(cleaned.counts)
-    tally.add_bars(cleaned.bars)
-    tally.add_rejects(rejects)
     written = 0
-    for good, bad in _batches(cleaned.bars, rejects):
+    for part in _batches(frame):
+        cleaned = clean(part, clock=clock, now=now)
+        rejects = cleaned.rejects
+        if extra is not None and extra.height:
+            tally.add_counts(extra.group_by("symbol").agg(received=pl.len()))
+            rejects, extra = pl.concat([rejects, extra.select(rejects.columns)]).sort("symbol", "ts", "reason"), None
+        tally.add_counts(cleaned.counts)
+        tally.add_bars(cleaned.bars)
+        tally.add_rejects(rejects)
         with writer(space.data, wait_s=wait_s):
-            written += _commit(good, bad, delivery.source, space, tally=tally, clock=clock)
+            written += _commit(cleaned.bars, rejects, delivery.source, space, tally=tally, clock=clock)
     return written
 
 
 def _commit(good: pl.DataFrame, bad: pl.DataFrame, source: str, space: Workspace, *, tally: Tally, clock: Clock) -> int:
-    clocks, kept = stored_clocks(space), has_bars(space)
-    other = {name for name, its in clocks.items() if name in kept and its != clock}
-    for name in sorted(other & {*good["symbol"].unique(), *bad["symbol"].unique()}):
+    clocks = stored_clocks(space)
+    here = {*good["symbol"].unique(), *bad["symbol"].unique()}
+    other = {name for name in here if clocks.get(name, clock) != clock}
+    other &= has_bars(space) if other else other  # a stopped ingest leaves a clock without a bar: that binds nobody
+    for name in sorted(other):
         tally.add_failure(
             name,
             Failure(
@@ -176,28 +177,23 @@ def _commit(good: pl.DataFrame, bad: pl.DataFrame, source: str, space: Workspace
     return result.new.height + result.revised.height
 
 
-def _batches(good: pl.DataFrame, bad: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Groups of whole symbols of at most `BATCH_ROWS` rows, or one symbol if that has more."""
-    if good.height <= BATCH_ROWS:
-        yield good, bad
+def _batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The rows of whole symbols, at most `BATCH_ROWS` at a time (or one symbol, if it has more)."""
+    if frame.height <= BATCH_ROWS:
+        yield frame
         return
-    sizes = good.group_by("symbol", maintain_order=True).agg(rows=pl.len())
-    start, rows, first = 0, 0, True
-    names: list[str] = []
-
-    def cut(names: Sequence[str], start: int, rows: int, first: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-        mine = pl.col("symbol").is_in(list(names))
-        if first:  # rows of symbols without any good bar go with the first group
-            mine = mine | ~pl.col("symbol").is_in(sizes["symbol"].implode()) | pl.col("symbol").is_null()
-        return good.slice(start, rows), bad.filter(mine)
-
-    for symbol, size in sizes.iter_rows():
-        if rows and rows + size > BATCH_ROWS:
-            yield cut(names, start, rows, first)
-            start, rows, first, names = start + rows, 0, False, []
+    runs = frame.get_column("symbol").rle().struct.unnest()
+    grouped = runs.get_column("value").n_unique() == runs.height
+    sizes = runs.group_by("value", maintain_order=True).agg(pl.col("len").sum())
+    start, rows = 0, 0
+    names: list[str | None] = []
+    for name, size in [*sizes.iter_rows(), (None, BATCH_ROWS)]:
+        if names and rows + size > BATCH_ROWS:
+            mine = pl.col("symbol").is_in(names, nulls_equal=True)
+            yield frame.slice(start, rows) if grouped else frame.filter(mine)
+            start, rows, names = start + rows, 0, []
         rows += size
-        names.append(symbol)
-    yield cut(names, start, rows, first)
+        names.append(name)
 
 
 def _within(frame: pl.DataFrame, start: date | None, end: date | None, clock: Clock) -> pl.DataFrame:

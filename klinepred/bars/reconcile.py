@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import polars as pl
 
 from klinepred.schema import VALUES
 
+CHANGE: Final = 0.0005
+"""Closes that differ by less than this share tell nothing of a ratio."""
 JUMP: Final = 0.01
-"""A stored and a received close that differ by more than this share are not the same price revised."""
+"""Closes that differ by more than this share on a few bars already do."""
 SAME_RATIO: Final = 0.004
 """Ratios within this share of their median are one ratio; rounding to cents of a 5-dollar stock stays inside."""
-FEW: Final = 3
-"""So many bars must agree on a ratio before it is believed; fewer only if they are the whole overlap."""
+FEW, MANY = 3, 20
+"""So many bars must agree on a ratio above `JUMP` (fewer if they are the whole overlap), or on any ratio."""
+BLOCK: Final = 0.9
+"""Share of the common bars between the first and the last of that ratio that must have it."""
 STRANGE: Final = 0.05
 """Where over half of the overlap jumps, by differing ratios of this median size, two instruments share one name."""
 FACTORS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100, 1000)
@@ -81,35 +86,52 @@ def reconcile(received: pl.DataFrame, stored: pl.DataFrame) -> Reconciled:
 def _refuse(changed: pl.DataFrame, joined: pl.DataFrame) -> dict[str, str]:
     """Symbols whose changed rows tell of a split, another unit, or another instrument."""
     ratio = changed.select("symbol", "ts", ratio=pl.col("close") / pl.col("_close"))
-    jumped = ratio.filter((pl.col("ratio") - 1.0).abs() > JUMP)
-    if jumped.is_empty():
+    apart = ratio.filter((pl.col("ratio") - 1.0).abs() > CHANGE)
+    if apart.is_empty():
         return {}
-    overlap = joined.filter(pl.col("_state") != "new").group_by("symbol").agg(overlap=pl.len())
+    close = pl.min_horizontal(SAME_RATIO, (pl.col("median") - 1.0).abs() / 3.0)
     verdict = (
-        jumped.with_columns(median=pl.col("ratio").median().over("symbol"))
-        .with_columns(same=(pl.col("ratio") / pl.col("median") - 1.0).abs() <= SAME_RATIO)
+        apart.with_columns(median=pl.col("ratio").median().over("symbol"))
+        .with_columns(same=(pl.col("ratio") / pl.col("median") - 1.0).abs() <= close)
         .group_by("symbol")
         .agg(
             median=pl.col("median").first(),
-            jumped=pl.len(),
+            jumped=((pl.col("ratio") - 1.0).abs() > JUMP).sum(),
             same=pl.col("same").sum(),
-            size=(pl.col("ratio").log().abs()).median(),
-            first=pl.col("ts").min(),
-            last=pl.col("ts").max(),
+            size=pl.col("ratio").log().abs().median(),
+            first=pl.col("ts").filter("same").min(),
+            last=pl.col("ts").filter("same").max(),
         )
-        .join(overlap, on="symbol")
     )
-    return {row["symbol"]: text for row in verdict.iter_rows(named=True) if (text := _reason(row))}
+    common = joined.filter(pl.col("_state") != "new").select("symbol", "ts")
+    sizes = (
+        common.join(verdict.select("symbol", "first", "last"), on="symbol")
+        .group_by("symbol")
+        .agg(overlap=pl.len(), block=pl.col("ts").is_between("first", "last").sum())
+    )
+    judged = verdict.join(sizes, on="symbol").iter_rows(named=True)
+    return {
+        row["symbol"]: text for row in judged if (text := _reason(**{k: v for k, v in row.items() if k != "symbol"}))
+    }
 
 
-def _reason(row: dict[str, object]) -> str | None:
-    median, size = float(str(row["median"])), float(str(row["size"]))
-    jumped, same, overlap = int(str(row["jumped"])), int(str(row["same"])), int(str(row["overlap"]))
-    enough = same >= FEW or jumped == overlap
-    if enough and same >= 0.9 * jumped and (overlap > 1 or _usual(median)):
+def _reason(
+    *,
+    median: float,
+    jumped: int,
+    same: int,
+    size: float,
+    first: datetime | None,
+    last: datetime | None,
+    overlap: int,
+    block: int,
+) -> str | None:
+    """Why a symbol is refused: `same` of the `block` common bars from `first` to `last` have the ratio `median`."""
+    enough = same >= MANY or (abs(median - 1.0) > JUMP and (same >= FEW or same == overlap))
+    if enough and same >= BLOCK * block and (overlap > 1 or _usual(median)):
         return (
             f"received closes are {_factor(median)} the stored ones on {same:,} of {overlap:,} common bars "
-            f"({row['first']:%Y-%m-%d %H:%MZ} to {row['last']:%Y-%m-%d %H:%MZ}): a split or another unit of price. "
+            f"({first:%Y-%m-%d %H:%MZ} to {last:%Y-%m-%d %H:%MZ}): a split or another unit of price. "
             "Nothing of this symbol was stored; ingest its whole history on one basis into a fresh workspace"
         )
     if jumped > max(FEW, overlap // 2) and size > STRANGE:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from klinepred.bars.clean import OUTSIDE
 from klinepred.bars.delivery import Failure, Status
 from klinepred.bars.report import Quarantined, SymbolReport
 
@@ -95,11 +96,16 @@ def _report(name: str, here: _Symbol) -> SymbolReport:
     expected = here.span[1] - here.span[0] + 1 if here.span else None
     count = here.counts
     notes = [lead] if lead else []
+    outside = sum(row.reason == OUTSIDE for row in here.quarantined)
+    if outside * 2 > count["received"]:
+        notes.append(
+            f"{outside:,} of {count['received']:,} rows lie outside the sessions: check --calendar, --hours, --tz"
+        )
     if count["held"]:
-        notes.append(f"{count['held']:,} unfinished held back from {here.held_ts:%Y-%m-%d %H:%MZ}")
+        notes.append(f"{count['held']:,} unfinished, held back, from {here.held_ts:%Y-%m-%d %H:%MZ}")
     if count["empty"]:
         at = f", first {here.empty_ts:%Y-%m-%d %H:%MZ}" if here.empty_ts else ""
-        notes.append(f"{count['empty']:,} rows without prices count as missing{at}")
+        notes.append(f"without prices, counted as missing: {count['empty']:,}{at}")
     return SymbolReport(
         symbol=name,
         status=status,

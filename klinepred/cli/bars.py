@@ -117,7 +117,7 @@ def check_command(
         return
     rows = check_symbols(bars, now=at)
     write_rows(rows, form=form, output=output)
-    total, gone = rows["expected"].sum(), rows["missing"].sum()
+    total, gone = int(rows["expected"].sum()), int(rows["missing"].sum())
     logging.getLogger("klinepred.bars").info(
         "%s of %s expected bars are there; %s missing", f"{total - gone:,}", f"{total:,}", f"{gone:,}"
     )

@@ -15,7 +15,7 @@ from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.sources.columns import Layout, find_layout
 from klinepred.bars.sources.delimited import Rows, read_delimited
 from klinepred.bars.sources.filenames import symbol_of_file
-from klinepred.bars.sources.spacing import to_five_minutes
+from klinepred.bars.sources.spacing import look_otherwise, to_five_minutes
 from klinepred.bars.sources.stamps import read_stamps
 from klinepred.calendar import Clock
 from klinepred.errors import SourceError, UsageError
@@ -145,6 +145,8 @@ def _read_one(file: Path, *, clock: Clock, tz: str | None, ends: bool, symbols: 
         bars = bars.filter(pl.col("symbol").is_in(list(symbols)))
         absent = set(symbols) - set(bars.get_column("symbol").unique())
         failures = {name: Failure("unknown-symbol", f"no row of {file.name} is of {name}") for name in absent}
+    doubt = look_otherwise(bars, clock=clock, ends=ends)
+    remarks += [f"{file.name}: {doubt}"] if doubt else []
     spaced = to_five_minutes(bars, clock=clock, ends=ends)
     return Delivery(
         frame=spaced.frame,

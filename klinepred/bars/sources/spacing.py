@@ -8,12 +8,14 @@ from typing import Final
 import polars as pl
 
 from klinepred.bars.check import value_rules
-from klinepred.bars.clean import CONFLICT, OUTSIDE, REASON, REJECT_SCHEMA, is_sorted
+from klinepred.bars.clean import CONFLICT, OUTSIDE, REASON, REJECT_SCHEMA, is_sorted, pieces
 from klinepred.bars.delivery import Failure
 from klinepred.calendar import Clock, segments
 from klinepred.schema import BAR, BAR_SCHEMA, BAR_US, PRICES
 
 BAR_S: Final = BAR_US // 1_000_000
+FEW_ROWS: Final = 20
+"""So few rows with gaps do not tell their spacing when the other symbols of the file have 5 minutes."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def to_five_minutes(frame: pl.DataFrame, *, clock: Clock, ends: bool) -> Spaced:
         rows = frame.filter(pl.col("symbol").is_in(names))
         if ends:
             rows = rows.with_columns(pl.col("ts") - pl.duration(seconds=seconds))
-            remarks.append(f"time stamps are read as ends of bars: {_span(seconds)} taken off")
+            remarks.append(f"time stamps are read as ends of bars: {_span(seconds).replace('-', ' ')} taken off")
         bars, bad, lines = _add_up(rows, seconds, clock)
         made.append(bars)
         sets.append(bad)
@@ -72,19 +74,29 @@ def to_five_minutes(frame: pl.DataFrame, *, clock: Clock, ends: bool) -> Spaced:
 
 def _spacing(frame: pl.DataFrame) -> pl.DataFrame:
     """Per symbol: `usual` (most frequent distance of neighbours, s), `least` (s), `five` (a distance of 5 minutes is
-    there). Symbols with one stamp are left out."""
+    there), `rows`. Symbols with one stamp are left out."""
     same = pl.col("symbol") == pl.col("symbol").shift(1)
-    gaps = (
-        frame.lazy()
+    gaps = pl.concat(
+        part.lazy()
         .select("symbol", gap=pl.when(same).then(pl.col("ts").diff().dt.total_seconds()))
         .filter(pl.col("gap") > 0)
         .group_by("symbol", "gap")
         .len()
+        .collect()
+        for part in pieces(frame)
     )
     return (
-        gaps.sort("symbol", pl.col("len"), pl.col("gap"), descending=[False, True, False])
+        gaps.lazy()
+        .group_by("symbol", "gap")
+        .agg(pl.col("len").sum())
+        .sort("symbol", pl.col("len"), pl.col("gap"), descending=[False, True, False])
         .group_by("symbol", maintain_order=True)
-        .agg(usual=pl.col("gap").first(), least=pl.col("gap").min(), five=(pl.col("gap") == BAR_S).any())
+        .agg(
+            usual=pl.col("gap").first(),
+            least=pl.col("gap").min(),
+            five=(pl.col("gap") == BAR_S).any(),
+            rows=pl.col("len").sum(),
+        )
         .collect()
     )
 
@@ -93,8 +105,10 @@ def _sort_out(spacing: pl.DataFrame) -> tuple[dict[str, int], dict[str, str]]:
     """Symbols to add up with their spacing in seconds, and symbols to refuse with the reason."""
     fine: dict[str, int] = {}
     refused: dict[str, str] = {}
-    for symbol, usual, least, five in spacing.iter_rows():
-        if usual == BAR_S or (usual > BAR_S and five):
+    all_usual = spacing.group_by("usual").agg(pl.col("rows").sum()).sort("rows", descending=True)
+    five_here = not all_usual.is_empty() and all_usual.item(0, "usual") == BAR_S
+    for symbol, usual, least, five, rows in spacing.iter_rows():
+        if usual == BAR_S or (usual > BAR_S and (five or (five_here and rows < FEW_ROWS))):
             continue
         if usual > BAR_S:
             unit = least if least > BAR_S else usual
@@ -110,10 +124,10 @@ def _sort_out(spacing: pl.DataFrame) -> tuple[dict[str, int], dict[str, str]]:
 
 def _add_up(rows: pl.DataFrame, seconds: int, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
     stamps = rows.select(pl.col("ts").unique()).drop_nulls().sort("ts")
-    pieces = segments(clock).select(pl.col("open").alias("_open"), pl.col("close").alias("_end"))
+    stretches = segments(clock).select(pl.col("open").alias("_open"), pl.col("close").alias("_end"))
     past = (pl.col("ts") - pl.col("_open")).dt.total_microseconds()
     stamps = (
-        stamps.join_asof(pieces, left_on="ts", right_on="_open", strategy="backward", check_sortedness=False)
+        stamps.join_asof(stretches, left_on="ts", right_on="_open", strategy="backward", check_sortedness=False)
         .with_columns(_inside=(pl.col("ts") < pl.col("_end")).fill_null(False), _even=past % (seconds * 1_000_000) == 0)
         .with_columns(_bar=pl.col("_open") + pl.duration(microseconds=past // BAR_US * BAR_US))
         .select("ts", "_inside", "_even", "_bar")
@@ -165,3 +179,19 @@ def _span(seconds: int) -> str:
         if seconds % size == 0:
             return f"{seconds // size}-{unit}"
     return f"{seconds}-second"
+
+
+def look_otherwise(frame: pl.DataFrame, *, clock: Clock, ends: bool) -> str | None:
+    """A line for the user when stamps taken for opens look like ends, or the other way round; raw stamps in `frame`.
+
+    Rows stamped by their opens come at the open of trading and not at its close; ends the other way round.
+    """
+    stretches = segments(clock)
+    opens, closes = (set(stretches.get_column(name).to_list()) for name in ("open", "close"))
+    stamps = set(frame.get_column("ts").unique().to_list())
+    at_open, at_close = len(stamps & (opens - closes)), len(stamps & (closes - opens))
+    if not ends and at_close > 4 * at_open + 1:
+        return f"stamps look like bar ENDS ({at_close} at the close of trading, {at_open} at its open): --stamp close?"
+    if ends and at_open > 4 * at_close + 1:
+        return f"stamps look like bar OPENS ({at_open} at the open of trading, {at_close} at its close): --stamp open?"
+    return None

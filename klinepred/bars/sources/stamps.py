@@ -133,7 +133,18 @@ def _epoch(numbers: pl.Series, where: str) -> pl.Series:
 
 
 def _parse(text: pl.Series, where: str) -> tuple[pl.Series, pl.Series | None]:
-    """Text to naive stamps, or to aware ones in UTC as the second part."""
+    """Text to naive stamps, or to aware ones in UTC as the second part; a text that repeats is read once."""
+    once = text.unique(maintain_order=True)
+    if len(once) * 2 > len(text):
+        return _parse_each(text, where)
+    naive, aware = _parse_each(once, where)
+    read = pl.DataFrame({"text": once, "naive": naive, "aware": naive if aware is None else aware})
+    rows = pl.DataFrame({"text": text}).join(read, on="text", how="left", nulls_equal=True, maintain_order="left")
+    stamps = [rows.get_column(part).alias(text.name) for part in ("naive", "aware")]
+    return stamps[0], None if aware is None else stamps[1]
+
+
+def _parse_each(text: pl.Series, where: str) -> tuple[pl.Series, pl.Series | None]:
     text = text.str.replace_all(r"\s+", " ") if bool(text.str.contains(r"\s\s|\t").any()) else text
     naive = pl.Series(text.name, [None], dtype=pl.Datetime("us")).new_from_index(0, len(text))
     aware: pl.Series | None = None

@@ -1,0 +1,68 @@
+"""In: frames with one fault each. Out: `check_bars` lets good ones through unchanged and names each fault."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from klinepred.bars.check import check_bars, grid_of
+from klinepred.errors import BarsError
+from klinepred.schema import BAR_SCHEMA, CALENDAR
+from tests.bars.made import XNYS, utc, walk
+
+
+def test_good_bars_come_out_unchanged_with_their_calendar() -> None:
+    frame = walk(["AAA", "BBB"])
+    out = check_bars(frame, clock=XNYS).collect()
+    assert out.select(BAR_SCHEMA.keys()).equals(frame)
+    assert out.schema[CALENDAR] == pl.Categorical
+    assert out[CALENDAR].unique().to_list() == ["XNYS"]
+
+
+def test_the_calendar_of_each_row_may_come_with_the_bars() -> None:
+    frame = walk(["AAA"]).with_columns(pl.lit("XNYS").alias(CALENDAR))
+    assert check_bars(frame.lazy()).collect().height == frame.height
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (pl.col("close").replace(pl.col("close").first(), None), "close is missing"),
+        (pl.lit(float("nan")).alias("open"), "open is missing"),
+        (pl.lit(float("inf")).alias("volume"), "infinite"),
+        (pl.lit(-1.0).alias("volume"), "volume is negative"),
+        (pl.lit(0.0).alias("low"), "zero or negative"),
+        ((pl.col("low") - 0.001).alias("high"), "high is below low"),
+        ((pl.max_horizontal("open", "close") - 0.001).alias("high"), "high is below"),
+        ((pl.min_horizontal("open", "close") + 0.001).alias("low"), "low is above"),
+        (pl.col("ts").dt.offset_by("1m"), "no bar of it opens"),
+        (pl.col("ts").dt.offset_by("12h"), "no bar of it opens"),
+        (pl.col("ts").reverse(), "not sorted"),
+        (pl.col("ts").first(), "there twice"),
+        (pl.lit("../evil").alias("symbol"), "no possible name"),
+    ],
+)
+def test_each_broken_guarantee_is_named(fault: pl.Expr, words: str) -> None:
+    with pytest.raises(BarsError, match=words):
+        check_bars(walk(["AAA"]).with_columns(fault), clock=XNYS)
+
+
+def test_wrong_columns_and_dtypes_are_refused() -> None:
+    frame = walk(["AAA"])
+    with pytest.raises(BarsError, match="column volume"):
+        check_bars(frame.drop("volume"), clock=XNYS)
+    with pytest.raises(BarsError, match="column open"):
+        check_bars(frame.with_columns(pl.col("open").cast(pl.Float32)), clock=XNYS)
+    with pytest.raises(BarsError, match="calendar"):
+        check_bars(frame)
+
+
+def test_the_grid_tells_off_grid_from_closed() -> None:
+    stamps = ["2026-06-01T13:30:00", "2026-06-01T13:31:00", "2026-06-01T20:00:00", "2026-06-01T20:02:00"]
+    placed = grid_of(pl.DataFrame({"ts": [utc(one) for one in stamps]}), XNYS)
+    assert placed["slot"].is_null().to_list() == [False, True, True, True]
+    assert placed["in_session"].to_list() == [True, True, False, False]
+    assert placed["month"].to_list() == ["2026-06"] * 4
+    assert placed["ts"][0] + timedelta(minutes=1) == placed["ts"][1]
