@@ -220,7 +220,7 @@ def learn(session: Session) -> None:
         session.progress.epoch(
             EpochNews(counters.epoch, train.epochs, train_loss, graded.loss, graded.ic, best, lr, seconds)
         )
-        log.info(
+        log.debug(
             "epoch %d of %d: train loss %.5f, validation loss %.5f (IC %.4f)%s, %.1f s",
             *(
                 counters.epoch,

@@ -1,0 +1,69 @@
+"""In: a workspace whose folder was moved or copied. Out: its run store, naming artifacts where they lie now."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import closing
+
+from klinepred.errors import TrainingError
+from klinepred.paths import Workspace
+
+log = logging.getLogger("klinepred.training")
+
+# Where MLflow keeps absolute URIs of artifacts: table, column.
+_PLACES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+
+
+def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -> bool:
+    """Rewrite absolute artifact URIs that begin where the workspace lay before; whether there were any.
+
+    MLflow keeps absolute paths. Without this, runs of a moved workspace would write to the old folder, and old
+    artifacts would not be found.
+
+    Parameters
+    ----------
+    experiment, location
+        An experiment of this workspace and the artifact location that it should have.
+
+    Raises
+    ------
+    TrainingError
+        The store cannot be read or written.
+    """
+    path = space.mlruns / "mlflow.db"
+    if not path.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(path, timeout=30.0)) as store, store:
+            tables = {name for (name,) in store.execute("select name from sqlite_master where type = 'table'")}
+            if "experiments" not in tables:
+                return False
+            row = store.execute("select artifact_location from experiments where name = ?", (experiment,)).fetchone()
+            new = space.artifacts.as_uri()
+            tail = location.removeprefix(new)
+            if row is None or row[0] == location or not str(row[0]).endswith(tail):
+                return False
+            old = str(row[0]).removesuffix(tail)
+            for table, column in _PLACES:
+                if table in tables:
+                    store.execute(
+                        f"update {table} set {column} = ? || substr({column}, ?)"  # noqa: S608  # names from above
+                        f" where substr({column}, 1, ?) = ?",
+                        (new, len(old) + 1, len(old) + 1, f"{old}/"),
+                    )
+    except sqlite3.Error as error:
+        raise TrainingError(
+            f"run store {path}",
+            expected="an SQLite database of MLflow",
+            got=str(error),
+            do="move the file away to begin a new one, or restore it from a copy",
+        ) from error
+    log.info("the workspace has moved: artifacts of its runs are now looked for under %s", space.artifacts)
+    return True

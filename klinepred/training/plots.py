@@ -1,0 +1,63 @@
+"""In: the metric history of a run. Out: PNG pictures of it, for those who open the run in MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Series = Sequence[tuple[int, float]]
+
+PLOTTED = ("train_loss", "val_loss", "step/loss", "amp/loss_scale", "gradient/norm", "gradient/norm_clipped")
+"""Metrics that `draw` uses."""
+
+
+def draw(history: Mapping[str, Series], folder: Path) -> list[Path]:
+    """Write `loss.png` (per epoch) and `amp.png` (loss scale and gradient norm per step) where there is data.
+
+    Parameters
+    ----------
+    history
+        By metric name (`PLOTTED`), pairs of step and value.
+    """
+    from matplotlib.figure import Figure
+
+    written = []
+    if history.get("val_loss"):
+        figure = Figure(figsize=(8.0, 4.5), layout="constrained")
+        axes = figure.subplots()
+        _line(axes, history, "train_loss", "train", marker="o")
+        _line(axes, history, "val_loss", "validation", marker="o")
+        best = min(history["val_loss"], key=lambda pair: pair[1])
+        axes.axvline(best[0], color="0.6", linestyle=":", label=f"best: epoch {best[0]}, {best[1]:.4f}")
+        axes.set(title="Loss by epoch", xlabel="epoch", ylabel="loss (labels in volatility units, clipped)")
+        axes.locator_params(axis="x", integer=True)
+        axes.grid(alpha=0.3)
+        axes.legend()
+        written.append(folder / "loss.png")
+        figure.savefig(written[-1], dpi=120)
+    if history.get("gradient/norm"):
+        figure = Figure(figsize=(8.0, 7.0), layout="constrained")
+        top, middle, bottom = figure.subplots(3, sharex=True)
+        _line(top, history, "step/loss", "batch loss")
+        _line(middle, history, "gradient/norm", "before clipping")
+        _line(middle, history, "gradient/norm_clipped", "after clipping")
+        _line(bottom, history, "amp/loss_scale", "loss scale")
+        top.set(title="Flight record", ylabel="loss")
+        middle.set(ylabel="gradient norm", yscale="log")
+        bottom.set(xlabel="optimiser step", ylabel="loss scale")
+        bottom.set_yscale("log", base=2)
+        for axes in (top, middle, bottom):
+            axes.grid(alpha=0.3)
+            axes.legend(loc="upper right")
+        written.append(folder / "amp.png")
+        figure.savefig(written[-1], dpi=120)
+    return written
+
+
+def _line(axes: Axes, history: Mapping[str, Series], name: str, label: str, *, marker: str | None = None) -> None:
+    pairs = sorted(history.get(name, ()))
+    axes.plot([step for step, _ in pairs], [value for _, value in pairs], label=label, marker=marker, linewidth=1.2)

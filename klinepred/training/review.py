@@ -1,0 +1,70 @@
+"""In: what is found out about a run after its end. Out: metrics, tags and files added to that run in MLflow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from klinepred.errors import TrainingError
+from klinepred.paths import Workspace
+from klinepred.training.metric_names import clean_name
+from klinepred.training.tracking import run_store
+
+
+def add_to_run(
+    space: Workspace,
+    run_id: str,
+    *,
+    metrics: Mapping[str, float],
+    tags: Mapping[str, str],
+    files: Mapping[str, Path],
+) -> bool:
+    """Add to a run that has ended; its status stays as it is.
+
+    Parameters
+    ----------
+    metrics
+        Finite numbers, recorded at step 0.
+    files
+        By the artifact folder they belong in.
+
+    Returns
+    -------
+    bool
+        False where the store has no such run; nothing was written then.
+
+    Raises
+    ------
+    UsageError, TrainingError
+        The store is of a kind MLflow no longer supports, or cannot be written.
+    """
+    uri = run_store(space)
+    if uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file():
+        return False
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, RunTag
+    from mlflow.exceptions import MlflowException
+
+    client = MlflowClient(tracking_uri=uri)
+    try:
+        client.get_run(run_id)
+    except MlflowException:
+        return False
+    now = int(time.time() * 1000)
+    try:
+        client.log_batch(
+            run_id,
+            metrics=[Metric(clean_name(name), value, now, 0) for name, value in metrics.items()],
+            tags=[RunTag(name, text) for name, text in tags.items()],
+        )
+        for folder, path in files.items():
+            client.log_artifact(run_id, str(path), folder)
+    except (MlflowException, OSError) as error:
+        raise TrainingError(
+            f"MLflow run {run_id} in {uri}",
+            expected="a run store that can be written",
+            got=str(error).splitlines()[0][:300],
+            do="free space or mend permissions, then run klinepred evaluate again",
+        ) from error
+    return True

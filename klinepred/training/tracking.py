@@ -1,0 +1,288 @@
+"""In: a workspace, a pipeline, what happens in training. Out: an MLflow run that tells all of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from filelock import FileLock, Timeout
+
+from klinepred import __version__
+from klinepred.bars.store import store_version
+from klinepred.errors import TrainingError, UsageError
+from klinepred.paths import Workspace
+from klinepred.settings import Pipeline
+from klinepred.training.checkpoint import checkpoint_folder
+from klinepred.training.metric_names import clean_name
+from klinepred.training.moved import adopt_moved_artifacts
+from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
+from klinepred.training.plots import PLOTTED, draw
+from klinepred.training.resolved import pipeline_toml
+from klinepred.training.tracker import Metric, RunStatus
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+log = logging.getLogger("klinepred.training")
+
+CHUNK: Final = 1000
+"""Metrics that MLflow takes at once."""
+PARAM_CHARS: Final = 250
+FAMILY: Final = "klinepred/"
+"""What names of experiments begin with; the pipeline's name follows."""
+
+
+def run_store(space: Workspace) -> str:
+    """URI of the store that runs are kept in: MLFLOW_TRACKING_URI if set, else the workspace's SQLite file.
+
+    Raises
+    ------
+    UsageError
+        MLFLOW_TRACKING_URI names a folder: MLflow gave up that kind of store.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri
+    scheme = urlsplit(uri).scheme
+    if uri != "databricks" and (scheme in {"", "file"} or len(scheme) == 1):
+        raise UsageError(
+            f"MLFLOW_TRACKING_URI={uri}",
+            expected="a database or a server, such as sqlite:////path/mlflow.db or http://host:5000",
+            got="a folder, a kind of store that MLflow no longer supports",
+            do=f"unset MLFLOW_TRACKING_URI (runs then go to {space.mlruns / 'mlflow.db'}), or set it to a database",
+        )
+    return uri
+
+
+class MlflowTracker:
+    """Implements `klinepred.training.tracker.Tracker` with one MLflow run in the experiment `klinepred/<pipeline>`.
+
+    It talks to its own store through MlflowClient alone: MLflow's global state is neither read nor set. Metrics,
+    tags and artifacts may be added after the end.
+
+    Raises
+    ------
+    UsageError
+        The store is of a kind that MLflow no longer supports; nothing was started yet.
+    """
+
+    def __init__(self, space: Workspace, run: Pipeline) -> None:
+        self.space = space
+        self.pipeline: Pipeline | None = run
+        self.uri = run_store(space)
+        self.run_id = ""
+        self.run_name = ""
+        self.checkpoint: Path | None = None
+        self._client: MlflowClient | None = None
+
+    def start(
+        self,
+        pipeline: Pipeline | None,
+        *,
+        params: Mapping[str, str | float],
+        tags: Mapping[str, str],
+        resume: str | None,
+    ) -> dict[str, Any]:
+        """Open the run, or take up run `resume` if its settings are these; else a new one that names it.
+
+        Runs of this machine whose process is gone are marked KILLED first.
+
+        Returns
+        -------
+        dict
+            run_id, run_name, commit, store_version: provenance for the bundle.
+
+        Raises
+        ------
+        TrainingError
+            The store cannot be opened or written, or run `resume` is still being trained by another process.
+        """
+        run = pipeline or self.pipeline or Pipeline(name="unnamed")
+        commit = git_commit(self.space.root)
+        version = store_version(self.space)
+        settings = {**_flat(run), **{key: str(value) for key, value in params.items()}}
+        about = {
+            **process_tags(self.space.root),
+            **tags,
+            **({} if version is None else {"store_version": str(version)}),
+            "mlflow.user": user_name(),
+            "mlflow.source.name": "klinepred train",
+            "mlflow.source.type": "LOCAL",
+            "mlflow.source.git.commit": commit or f"klinepred {__version__}",
+        }
+        with _quiet():
+            import mlflow  # noqa: F401  # seconds, and messages of its own
+        with self._errors():
+            experiment = self._open(FAMILY + run.name)
+            self._close_gone()
+            if not (resume and self._take_up(resume, settings)):
+                self._create(experiment, f"{run.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}", resume)
+            try:
+                self._log(params=settings, tags=about)
+                config = run.model_dump(mode="json")
+                self.client.log_text(self.run_id, json.dumps(config, ensure_ascii=False, indent=1), "config.json")
+                self.client.log_text(self.run_id, pipeline_toml(run), "config.toml")
+            except BaseException:
+                self.client.set_terminated(self.run_id, "FAILED")
+                raise
+        self.checkpoint = checkpoint_folder(self.space) / f"{self.run_name}-{self.run_id[:8]}.pt"
+        return {"run_id": self.run_id, "run_name": self.run_name, "commit": commit, "store_version": version}
+
+    @property
+    def client(self) -> MlflowClient:
+        """The client of the run's store, from `start` on."""
+        if self._client is None:
+            raise TrainingError("MLflow run", expected="a started run", got="none", do="call start first")
+        return self._client
+
+    def log_metrics(self, metrics: Sequence[Metric]) -> None:
+        """Record finite numbers; names are cleaned for MLflow (`klinepred.training.metric_names`)."""
+        from mlflow import entities
+
+        rows = [
+            entities.Metric(clean_name(metric.name), float(metric.value), metric.time_ms, metric.step)
+            for metric in metrics
+            if math.isfinite(metric.value)
+        ]
+        with self._errors():
+            for at in range(0, len(rows), CHUNK):
+                self.client.log_batch(self.run_id, metrics=rows[at : at + CHUNK])
+
+    def log_folder(self, folder: Path, *, under: str) -> None:
+        """Copy all files of `folder` to the run's artifacts."""
+        with self._errors():
+            self.client.log_artifacts(self.run_id, str(folder), under)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set or replace tags of the run."""
+        with self._errors():
+            self._log(params={}, tags=tags)
+
+    def end(self, status: RunStatus) -> None:
+        """Draw the pictures and close the run; a fault while closing a run that failed is only reported."""
+        try:
+            with self._errors():
+                with tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
+                    if draw(self._history(), Path(folder)):
+                        self.client.log_artifacts(self.run_id, folder, "plots")
+                self.client.set_terminated(self.run_id, status)
+        except TrainingError as error:
+            if status == "FINISHED":
+                raise
+            log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
+
+    def _history(self) -> dict[str, list[tuple[int, float]]]:
+        stored = {name: self.client.get_metric_history(self.run_id, clean_name(name)) for name in PLOTTED}
+        return {name: [(metric.step, metric.value) for metric in metrics] for name, metrics in stored.items()}
+
+    def _open(self, name: str) -> str:
+        """Connect, create what is missing, one process at a time; the experiment's id."""
+        own = self.uri.startswith(("sqlite:", "mysql", "postgresql", "mssql"))
+        place = f"{self.space.artifacts.as_uri()}/{quote(name.removeprefix(FAMILY))}" if own else None
+        self.space.mlruns.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.space.mlruns / ".mlflow.lock", timeout=120.0):
+            if self.uri == self.space.tracking_uri and place is not None:
+                adopt_moved_artifacts(self.space, experiment=name, location=place)
+            with _quiet():
+                from mlflow import MlflowClient
+
+                self._client = MlflowClient(tracking_uri=self.uri)
+                known = self._client.get_experiment_by_name(name)
+            if known is None:
+                return str(self._client.create_experiment(name, artifact_location=place))
+            if known.lifecycle_stage == "deleted":
+                self._client.restore_experiment(known.experiment_id)
+            return str(known.experiment_id)
+
+    def _close_gone(self) -> None:
+        """Mark runs KILLED that say RUNNING although their process on this machine is gone."""
+        ours = self.client.search_experiments(filter_string=f"name LIKE '{FAMILY}%'")
+        for run in self.client.search_runs([e.experiment_id for e in ours], "attributes.status = 'RUNNING'"):
+            if process_gone(run.data.tags):
+                self.client.set_terminated(run.info.run_id, "KILLED")
+                log.warning("run %s was left RUNNING by a process that is gone: marked KILLED", run.info.run_name)
+
+    def _create(self, experiment: str, name: str, resumed: str | None) -> None:
+        run = self.client.create_run(experiment, run_name=name)
+        self.run_id, self.run_name = str(run.info.run_id), name
+        if resumed:
+            self.client.set_tag(self.run_id, "klinepred.resumed_from", resumed)
+
+    def _take_up(self, run_id: str, settings: Mapping[str, str]) -> bool:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            run: Run = self.client.get_run(run_id)
+        except MlflowException:
+            return False  # another store, or deleted for good
+        if run.info.lifecycle_stage != "active" or any(settings.get(k) != v for k, v in run.data.params.items()):
+            return False
+        if run.info.status == "RUNNING" and run.data.tags.get("klinepred.pid") != str(os.getpid()):
+            raise TrainingError(
+                f"resume of run {run.info.run_name}",
+                expected="a run that has ended",
+                got=f"one that process {run.data.tags.get('klinepred.pid')} is still training",
+                do="stop that process first, or start a new run",
+            )
+        self.client.update_run(run_id, status="RUNNING")
+        self.run_id, self.run_name = run_id, str(run.info.run_name)
+        return True
+
+    def _log(self, *, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        from mlflow.entities import Param, RunTag
+
+        items = list(params.items())
+        for at in range(0, len(items), 100):
+            self.client.log_batch(self.run_id, params=[Param(key, value) for key, value in items[at : at + 100]])
+        self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Faults of the store become a TrainingError that names it."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield
+        except (MlflowException, OSError, Timeout) as error:
+            raise TrainingError(
+                f"MLflow run in {self.uri}",
+                expected="a run store that can be read and written",
+                got=str(error).splitlines()[0][:300],
+                do="free space, mend permissions or the server, then continue with klinepred train --resume last",
+            ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Import and connect without usage reports, start-up messages and warnings about MLflow's own libraries."""
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
+        os.environ.setdefault(name, "true")
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _flat(run: Pipeline) -> dict[str, str]:
+    """Settings as `section.key`, short enough for any server; lists (symbols, paths) stand in config.json instead."""
+    out: dict[str, str] = {}
+
+    def walk(table: Mapping[str, Any], prefix: str) -> None:
+        for key, value in table.items():
+            if isinstance(value, Mapping):
+                walk(value, f"{prefix}{key}.")
+            elif not isinstance(value, list):
+                out[f"{prefix}{key}"] = str(value)[:PARAM_CHARS]
+
+    walk(run.model_dump(mode="json", exclude={"description"}), "")
+    return out
