@@ -1,0 +1,104 @@
+"""In: prepared bars of one symbol. Out: 9 volatility features: level, range estimators, jumps, tails, changes."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import polars as pl
+import polars_talib as ta
+
+from klinepred.features.prepare import SIGMA_BARS, SIGMA_LEAST, C, H, L, O, R, S, mean, root_mean_square
+from klinepred.features.spec import Feature
+
+_UP: Final = (H / O).log()
+_DOWN: Final = (L / O).log()
+_END: Final = (C / O).log()
+_SHORT: Final = root_mean_square(R, 12, least=6)
+_LOG_SHORT: Final = pl.when(_SHORT >= 1e-6).then(_SHORT).log()
+
+
+def _against_s(variance: pl.Expr, bars: int) -> pl.Expr:
+    """log(root of the trailing mean of per-bar variances / s); null where that mean is not above zero."""
+    average = mean(variance, bars)
+    return (pl.when(average > 1e-14).then(average).sqrt() / S).log()
+
+
+VOLATILITY: Final = (
+    Feature(
+        name="volatility__realised_78",
+        formula="log s",
+        expression=S.log(),
+        first_value=27,
+        lookback_bars=SIGMA_BARS + 1,
+        source="Andersen and Bollerslev, International Economic Review 39 (1998)",
+    ),
+    Feature(
+        name="volatility__short_long_12_78",
+        formula="log(root mean square of r over 12 bars / s)",
+        expression=_LOG_SHORT - S.log(),
+        first_value=27,
+        lookback_bars=SIGMA_BARS + 1,
+        source="Corsi, Journal of Financial Econometrics 7 (2009)",
+    ),
+    Feature(
+        name="volatility__parkinson_12",
+        formula="log(root of mean over 12 bars of log(h/l)^2 / (4 log 2) / s)",
+        expression=_against_s((H / L).log() ** 2 / (4.0 * math.log(2.0)), 12),
+        first_value=27,
+        lookback_bars=SIGMA_BARS + 1,
+        source="Parkinson, Journal of Business 53 (1980)",
+    ),
+    Feature(
+        name="volatility__garman_klass_39",
+        formula="log(root of mean over 39 bars of log(h/l)^2 / 2 - (2 log 2 - 1) log(c/o)^2 / s)",
+        expression=_against_s((H / L).log() ** 2 / 2.0 - (2.0 * math.log(2.0) - 1.0) * _END**2, 39),
+        first_value=40,
+        lookback_bars=SIGMA_BARS + 1,
+        source="Garman and Klass, Journal of Business 53 (1980)",
+    ),
+    Feature(
+        name="volatility__rogers_satchell_78",
+        formula="log(root of mean over 78 bars of log(h/o) log(h/c) + log(l/o) log(l/c) / s)",
+        expression=_against_s(_UP * (_UP - _END) + _DOWN * (_DOWN - _END), 78),
+        first_value=79,
+        lookback_bars=SIGMA_BARS + 1,
+        source="Rogers and Satchell, Annals of Applied Probability 1 (1991)",
+    ),
+    Feature(
+        name="volatility__atr_14",
+        formula="log(ATR14 / (c s))",
+        expression=(ta.atr(H, L, C, 14) / (C * S)).log(),
+        first_value=27,
+        lookback_bars=300,
+        source="Wilder, New Concepts in Technical Trading Systems (1978); TA-Lib",
+    ),
+    Feature(
+        name="volatility__jump_share_78",
+        formula="1 - (pi / 2) mean over 78 bars of |r| |r[1 bar ago]| / s^2",
+        expression=1.0 - math.pi / 2.0 * mean(R.abs() * R.shift(1).abs(), SIGMA_BARS, least=SIGMA_LEAST) / S**2,
+        first_value=28,
+        lookback_bars=SIGMA_BARS + 2,
+        source="Barndorff-Nielsen and Shephard, Journal of Financial Econometrics 2 (2004)",
+    ),
+    Feature(
+        name="volatility__of_volatility_78",
+        formula="standard deviation over 78 bars of log(root mean square of r over 12 bars)",
+        expression=(
+            mean(_LOG_SHORT**2, SIGMA_BARS, least=SIGMA_LEAST) - mean(_LOG_SHORT, SIGMA_BARS, least=SIGMA_LEAST) ** 2
+        )
+        .clip(lower_bound=0.0)
+        .sqrt(),
+        first_value=40,
+        lookback_bars=SIGMA_BARS + 12,
+        source="Corsi, Mittnik, Pigorsch and Pigorsch, Econometric Reviews 27 (2008)",
+    ),
+    Feature(
+        name="volatility__skew_78",
+        formula="mean over 78 bars of r^3 / s^3",
+        expression=mean(R**3, SIGMA_BARS, least=SIGMA_LEAST) / S**3,
+        first_value=27,
+        lookback_bars=SIGMA_BARS + 1,
+        source="Amaya, Christoffersen, Jacobs and Vasquez, Journal of Financial Economics 118 (2015)",
+    ),
+)
