@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,6 +68,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         There is no such file, or it is no checkpoint of klinepred.
     """
     try:
+        if not zipfile.is_zipfile(path):  # torch would read an older format, with a warning
+            raise _foreign(path, "a file of another kind" if path.is_file() else "no such file")
         table = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise _foreign(path, error.strerror or str(error)) from error

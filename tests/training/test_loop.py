@@ -17,10 +17,12 @@ from torch import nn
 from klinepred.dataset.make import Dataset
 from klinepred.errors import TrainingError
 from klinepred.model.forward import forward_rows
+from klinepred.model.lstm import Network, build_network
 from klinepred.settings import TrainSettings
 from klinepred.training import loop
 from klinepred.training.checkpoint import load_checkpoint
 from klinepred.training.rows import TrainRows
+from klinepred.training.schedule import learning_rate
 from klinepred.training.signals import TrainingStopped, TrainingTerminated
 from klinepred.training.validation import Validation, validate
 from tests.training.tiny import MODEL, TRAIN, Diary, Memory, equal, fit, tiny_dataset, tiny_pipeline, weights
@@ -118,8 +120,6 @@ def test_skipped_steps_advance_neither_the_schedule_nor_the_average(data: Datase
     skipped = memory.series("amp/skipped_steps")
     assert skipped[:2] == [1.0, 2.0]
     rates, scales = memory.series("step/lr"), memory.series("amp/loss_scale")
-    from klinepred.training.schedule import learning_rate
-
     for tried, (rate, late) in enumerate(zip(rates, [0.0, *skipped], strict=False)):
         assert rate == learning_rate(tried - int(late), planned=2 * STEPS, train=train)
     assert scales[:3] == [2.0**28, 2.0**27, 2.0**26]
@@ -212,7 +212,7 @@ def test_the_bundle_has_the_weights_of_the_best_epoch(data: Dataset, monkeypatch
 
 def test_validation_counts_every_row_of_the_last_partial_batch(data: Dataset) -> None:
     torch.manual_seed(0)
-    network = loop.build_network(MODEL, inputs=data.x_NF.shape[1])
+    network = build_network(MODEL, inputs=data.x_NF.shape[1])
     got = validate(network, data, kind="mse", device=CPU)
     network.eval()
     total, rows = 0.0, 0
@@ -231,7 +231,7 @@ def test_validation_counts_every_row_of_the_last_partial_batch(data: Dataset) ->
 
 def test_dropout_is_on_in_training_and_off_in_validation(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     modes: list[bool] = []
-    true: Callable[..., torch.Tensor] = loop.build_network(MODEL, inputs=1).__class__.forward
+    true: Callable[..., torch.Tensor] = Network.forward
 
     def spied(self: nn.Module, x_BTF: torch.Tensor) -> torch.Tensor:
         modes.append(self.training)
