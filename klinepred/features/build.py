@@ -88,12 +88,9 @@ def build_features(
     joined = pl.concat(parts) if parts else _one_symbol(placed, own)
     crossed = cross_columns(joined, universe=members)
     inner = ["symbol", "_z", "_market", "_rank"]
-    sides = [
-        part.lazy().select(across).collect()
-        for part in crossed.select(inner).partition_by("symbol", maintain_order=True)
-    ]
-    side = pl.concat(sides) if sides else crossed.select(inner).lazy().select(across).collect()
-    whole = pl.concat([joined, side.select(name for name in side.columns)], how="horizontal")
+    sides = [part.select(across) for part in crossed.select(inner).partition_by("symbol", maintain_order=True)]
+    side = pl.concat(sides) if sides else crossed.select(inner).select(across)
+    whole = pl.concat([joined, side], how="horizontal")
     frame = whole.select("symbol", "ts", "close", *(pl.col(name).cast(pl.Float32) for name in features.names))
     # a Float64 beyond Float32 becomes infinite in the cast
     frame = frame.with_columns(pl.when(pl.col(name).is_finite()).then(name).alias(name) for name in features.names)
@@ -101,7 +98,7 @@ def build_features(
 
 
 def _one_symbol(bars: pl.DataFrame, columns: list[pl.Expr]) -> pl.DataFrame:
-    return prepare(bars).lazy().select("symbol", "ts", "close", *columns).collect()
+    return prepare(bars).select("symbol", "ts", "close", *columns)
 
 
 def _on_grid(placed: pl.DataFrame) -> None:

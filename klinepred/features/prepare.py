@@ -24,6 +24,7 @@ def prepare(bars: pl.DataFrame) -> pl.DataFrame:
 
     `_log_c`: log close. `_r`: one-bar log return, null on the first bar of a stretch of trading and after a missing
     bar. `_s`: root mean square of `_r` over the last 78 bars (at least 26 of them known), null below `FLOOR`.
+    `_gap`: on the first bar of a session, the log return from the bar before to its open, in units of 8 `_s` there.
     """
     log_c = pl.col("close").log()
     linked = (pl.col("slot") == pl.col("slot").shift(1) + 1) & (pl.col("segment") == pl.col("segment").shift(1))
@@ -32,6 +33,7 @@ def prepare(bars: pl.DataFrame) -> pl.DataFrame:
         .with_columns(_r=pl.when(linked).then(LOG_C - LOG_C.shift(1)))
         .with_columns(_s=root_mean_square(R, SIGMA_BARS, least=SIGMA_LEAST))
         .with_columns(_s=pl.when(S >= FLOOR).then(S))
+        .with_columns(_gap=pl.when(BAR == 0).then((O / C.shift(1)).log() / (S.shift(1) * 8.0)))
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from klinepred.features.prepare import BAR, SIGMA_BARS, C, H, L, O, S, back
+from klinepred.features.prepare import SIGMA_BARS, C, H, L, O, S, back
 from klinepred.features.spec import Feature
 
 _NISON = "Nison, Japanese Candlestick Charting Techniques (1991)"
@@ -41,10 +41,7 @@ PRICE: Final = (
         name="price__overnight_gap",
         formula="log(o of the session's first bar / c of the bar before) / (s there * 8), held through the session;"
         " masked where the first bar is missing",
-        expression=pl.when(BAR == 0)
-        .then((O / C.shift(1)).log() / (S.shift(1) * 8.0))
-        .forward_fill()
-        .over("session", order_by="ts"),
+        expression=pl.col("_gap").forward_fill().over("session"),
         first_value=28,
         lookback_bars=SIGMA_BARS + 2,
         lookback_sessions=2,

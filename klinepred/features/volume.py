@@ -11,10 +11,10 @@ from klinepred.features.prepare import BAR, LOG_C, SIGMA_BARS, SIGMA_LEAST, C, H
 from klinepred.features.spec import Feature
 
 SESSIONS: Final = 20
-_USUAL: Final = V.shift(1).rolling_mean(SESSIONS, min_samples=1).over("bar", order_by="ts")
+_USUAL: Final = V.shift(1).rolling_mean(SESSIONS, min_samples=1).over("bar")
 _TYPICAL: Final = (H + L + C) / 3.0
-_VALUE: Final = (_TYPICAL * V).cum_sum().over("session", order_by="ts")
-_TRADED: Final = V.cum_sum().over("session", order_by="ts")
+_VALUE: Final = (_TYPICAL * V).cum_sum().over("session")
+_TRADED: Final = V.cum_sum().over("session")
 _FLOW: Final = pl.when(H > L).then((2.0 * C - H - L) / (H - L)).otherwise(0.0) * V
 _IMPACT: Final = pl.when(V > 0).then(R.abs() / (C * V))
 _STEP: Final = LOG_C - LOG_C.shift(1)
