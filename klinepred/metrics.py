@@ -78,7 +78,7 @@ def r2_against_zero(pred_N: Floats, y_N: Floats) -> float:
     eq. 19.
     """
     pred_N, y_N = _pair(pred_N, y_N)
-    total = float(y_N @ y_N)
+    total = float(np.sum(y_N**2))
     return 1.0 - float(np.sum((y_N - pred_N) ** 2)) / total if total > 0.0 else float("nan")
 
 

@@ -9,6 +9,7 @@ multiplied by what was fitted before. All linear models come from one pass over 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -25,8 +26,8 @@ NAMES: Final = ("zero", "last return", "ar", "ridge", "hgb")
 PENALTIES: Final = (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Per row: the ridge penalty is this times the train rows, on features scaled to spread 1 by the dataset."""
 CHUNK: Final = 65_536
-LAST_RETURN: Final = "price__return_1"
-RETURNS: Final = "price__return_"
+RETURN: Final = re.compile(r"price__(?:log_?)?ret(?:urn)?_(\d+)")
+"""Features that hold the return of the last so many bars; the one of 1 is the last return."""
 LEAST_ROWS: Final = 500
 """Labelled train rows below which only `zero` is fitted."""
 TREES: Final = 120
@@ -113,8 +114,8 @@ def fit_baselines(
 
 def feature_columns(features: FeatureSet) -> tuple[str | None, tuple[str, ...]]:
     """The feature that holds the last one-bar return, and the returns an autoregression may use."""
-    returns = tuple(name for name in features.names if name.startswith(RETURNS))
-    return (LAST_RETURN if LAST_RETURN in returns else None), returns
+    spans = {name: int(match[1]) for name in features.names if (match := RETURN.fullmatch(name))}
+    return next((name for name, bars in spans.items() if bars == 1), None), tuple(spans)
 
 
 def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:

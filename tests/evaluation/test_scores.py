@@ -79,7 +79,9 @@ def test_pairing_makes_the_difference_of_like_forecasts_sharper() -> None:
 def test_intervals_of_a_calibrated_model_cover_four_in_five() -> None:
     past, now = panel(6, ic=0.1, sessions=60), panel(7, ic=0.1, sessions=60)
     everywhere, nowhere = np.ones(past.rows, dtype=bool), np.zeros(past.rows, dtype=bool)
-    calibration = fit_calibration(past.pred_M, past.raw_M, past.kind_M, held=everywhere, spare=nowhere, train=nowhere)
+    calibration = fit_calibration(
+        past.pred_M, past.raw_M, past.kind_M, time_N=past.ts_M, held=everywhere, spare=nowhere, train=nowhere
+    )
     lo, hi = calibration.interval(now.pred_M, now.kind_M)
     scores = score_intervals(now, lo_M=lo, hi_M=hi, up_M=calibration.p_up(now.pred_M, now.kind_M))
     assert [score.steps for score in scores] == ["all", "within-session", "across-break"]

@@ -1,0 +1,118 @@
+"""In: an `Evaluation`, what is known of its model. Out: one HTML file that works offline, the verdict first."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from klinepred import __version__
+from klinepred.errors import UsageError
+from klinepred.evaluation.charts import Series, charts
+from klinepred.evaluation.result import Evaluation
+from klinepred.paths import write_atomic
+
+
+def write_report(
+    evaluation: Evaluation,
+    path: Path,
+    *,
+    config: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    history: Mapping[str, Series] | None = None,
+) -> Path:
+    """Write the report. It loads nothing from elsewhere, and every text in it is escaped.
+
+    Parameters
+    ----------
+    config
+        The resolved pipeline.
+    provenance
+        The bundle's: run, versions, device, store version …
+    history
+        By metric name, pairs of epoch and value; `train_loss` and `val_loss` are drawn.
+
+    Returns
+    -------
+    pathlib.Path
+        `path`.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be written.
+    """
+    text = render_report(evaluation, config=config, provenance=provenance, history=history)
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise UsageError(
+            f"report {path}", expected="a file that can be written", got=str(error), do="free space or name another"
+        ) from error
+    return path
+
+
+def render_report(
+    evaluation: Evaluation,
+    *,
+    config: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    history: Mapping[str, Series] | None = None,
+) -> str:
+    """The report as text; the same evaluation gives the same text. Parameters as `write_report`."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    house = Environment(
+        loader=PackageLoader("klinepred.evaluation", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    house.filters["num"], house.filters["percent"] = _number, _percent
+    figures = charts(evaluation, history)
+    known = dict(provenance or {})
+    pipeline = str((config or {}).get("name", ""))
+    sentence = evaluation.sentence.removeprefix(f"{evaluation.verdict}: ")
+    graded = [evaluation.model, *evaluation.baselines.values()]
+    text: str = house.get_template("report.html.j2").render(
+        e=evaluation,
+        title=" · ".join(part for part in ("klinepred", pipeline, evaluation.model_name) if part),
+        sentence=sentence[:1].upper() + sentence[1:],
+        rows=[one for one in graded if one.head is not None],
+        figures=figures,
+        plotly=get_plotlyjs() if figures else "",
+        parts=[
+            ("By symbol", "symbol", evaluation.symbols.to_dicts()),
+            ("By month", "month", evaluation.months.to_dicts()),
+        ],
+        made=[
+            ("model", evaluation.model_name or "–"),
+            ("klinepred that evaluated", __version__),
+            *((name, _words(value)) for name, value in known.items() if value not in (None, "", {}, [])),
+        ],
+        chosen=[(one.name, _words(one.settings)) for one in evaluation.baselines.values() if one.settings],
+        config=json.dumps(config, ensure_ascii=False, indent=2, default=str) if config else "",
+    )
+    return text
+
+
+def _number(value: float | None, digits: int) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def _percent(value: float | None) -> str:
+    return _number(None if value is None else 100.0 * value, 2)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_words(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
