@@ -12,6 +12,13 @@ from klinepred.schema import BAR, CALENDAR, TS, Bars
 
 JUMP: Final = 0.25
 """A close-to-close log return above this size is worth a look: a split that was not adjusted, a wrong unit."""
+SYMBOLS_AT_ONCE: Final = 50
+SEEN_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "symbol": pl.String(),
+    "calendar": pl.String(),
+    "jumps": pl.Int64(),
+    "last_ts": TS,
+}
 SESSION_SCHEMA: Final = {
     "symbol": pl.String,
     "session": pl.Date,
@@ -35,27 +42,7 @@ def check_sessions(bars: Bars, *, now: datetime) -> pl.DataFrame:
     polars.DataFrame
         symbol, session, expected, received, missing, zero_volume; sorted. Whole sessions count, half days as such.
     """
-    table = bars.select("symbol", "ts", "volume", CALENDAR).collect()
-    parts = []
-    for (name,), rows in table.group_by(CALENDAR, maintain_order=True):
-        clock = Clock.parse(str(name))
-        stamps = place(rows.select(pl.col("ts").unique(), pl.lit(str(name)).alias(CALENDAR))).select("ts", "session")
-        got = (
-            rows.join(stamps, on="ts")
-            .group_by("symbol", "session")
-            .agg(received=pl.len().cast(pl.Int64), zero_volume=(pl.col("volume") == 0.0).sum().cast(pl.Int64))
-        )
-        low, high = rows.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
-        days = _days(clock, low, high, now)
-        spans = got.group_by("symbol").agg(first=pl.col("session").min(), last=pl.col("session").max())
-        wanted = spans.join(days, how="cross").filter(pl.col("session").is_between("first", "last"))
-        parts.append(
-            wanted.join(got, on=["symbol", "session"], how="left")
-            .with_columns(pl.col("received", "zero_volume").fill_null(0))
-            .with_columns(missing=(pl.col("expected") - pl.col("received")).clip(lower_bound=0))
-            .select(SESSION_SCHEMA.keys())
-        )
-    return pl.concat(parts).sort("symbol", "session") if parts else pl.DataFrame(schema=SESSION_SCHEMA)
+    return _survey(bars, now)[0]
 
 
 def check_symbols(bars: Bars, *, now: datetime) -> pl.DataFrame:
@@ -68,23 +55,12 @@ def check_symbols(bars: Bars, *, now: datetime) -> pl.DataFrame:
         zero_volume, jumps (close-to-close moves of over 25 %), last_ts, late (bars the calendar finished since, up to
         `now`).
     """
-    sessions = check_sessions(bars, now=now)
+    sessions, seen = _survey(bars, now)
     worst = (
         sessions.filter(pl.col("missing") > 0)
         .sort("symbol", "missing", "session", descending=[False, True, False])
         .group_by("symbol", maintain_order=True)
         .agg(worst=pl.col("session").first())
-    )
-    move = (pl.col("close") / pl.col("close").shift(1)).log().abs()
-    seen = (
-        bars.select("symbol", "ts", "close", CALENDAR)
-        .group_by("symbol", maintain_order=True)
-        .agg(
-            calendar=pl.col(CALENDAR).first().cast(pl.String),
-            jumps=(move > JUMP).sum().cast(pl.Int64),
-            last_ts=pl.col("ts").last(),
-        )
-        .collect()
     )
     return (
         sessions.group_by("symbol")
@@ -108,6 +84,44 @@ def check_symbols(bars: Bars, *, now: datetime) -> pl.DataFrame:
             "late",
         )
         .sort("symbol")
+    )
+
+
+def _survey(bars: Bars, now: datetime) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The table of `check_sessions`; and per symbol its calendar, jumps and last stamp. Some symbols at a time."""
+    symbols = bars.select(pl.col("symbol").unique()).collect().to_series().sort()
+    sessions, seen = [pl.DataFrame(schema=SESSION_SCHEMA)], [pl.DataFrame(schema=SEEN_SCHEMA)]
+    move = (pl.col("close") / pl.col("close").shift(1)).log().abs()
+    for start in range(0, len(symbols), SYMBOLS_AT_ONCE):
+        some = symbols.slice(start, SYMBOLS_AT_ONCE).to_list()
+        table = bars.filter(pl.col("symbol").is_in(some)).select("symbol", "ts", "close", "volume", CALENDAR).collect()
+        for (name,), rows in table.group_by(CALENDAR, maintain_order=True):
+            sessions.append(_sessions(rows, Clock.parse(str(name)), now))
+        seen.append(
+            table.group_by("symbol", maintain_order=True).agg(
+                calendar=pl.col(CALENDAR).first().cast(pl.String),
+                jumps=(move > JUMP).sum().cast(pl.Int64),
+                last_ts=pl.col("ts").last(),
+            )
+        )
+    return pl.concat(sessions).sort("symbol", "session"), pl.concat(seen)
+
+
+def _sessions(rows: pl.DataFrame, clock: Clock, now: datetime) -> pl.DataFrame:
+    stamps = rows.select(pl.col("ts").unique(), pl.lit(str(clock)).alias(CALENDAR))
+    got = (
+        rows.join(place(stamps).select("ts", "session"), on="ts")
+        .group_by("symbol", "session")
+        .agg(received=pl.len().cast(pl.Int64), zero_volume=(pl.col("volume") == 0.0).sum().cast(pl.Int64))
+    )
+    low, high = rows.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
+    spans = got.group_by("symbol").agg(first=pl.col("session").min(), last=pl.col("session").max())
+    wanted = spans.join(_days(clock, low, high, now), how="cross").filter(pl.col("session").is_between("first", "last"))
+    return (
+        wanted.join(got, on=["symbol", "session"], how="left")
+        .with_columns(pl.col("received", "zero_volume").fill_null(0))
+        .with_columns(missing=(pl.col("expected") - pl.col("received")).clip(lower_bound=0))
+        .select(SESSION_SCHEMA.keys())
     )
 
 

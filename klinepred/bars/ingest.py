@@ -106,8 +106,6 @@ def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Del
         from klinepred.bars.sources.simulate import simulate
 
         return simulate(data.simulate, clock=clock)
-    from klinepred.bars.sources.yahoo import fetch
-
     if not data.symbols:
         raise UsageError(
             "ingest from Yahoo",
@@ -115,6 +113,8 @@ def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Del
             got="none",
             do="add --symbols AAPL,MSFT, or set data.symbols in the pipeline",
         )
+    from klinepred.bars.sources.yahoo import fetch
+
     return fetch(data.symbols, clock=clock, start=data.start, end=data.end, now=now)
 
 

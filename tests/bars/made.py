@@ -65,7 +65,7 @@ def walk(
     return pl.concat(parts).sort("symbol", "ts")
 
 
-def from_files(*paths: Path, calendar: str = "XNYS", **more: object) -> DataSettings:
-    """Settings that take in files."""
-    table = {"source": "files", "paths": tuple(str(path) for path in paths), "calendar": calendar, **more}
+def from_files(*paths: Path, **options: object) -> DataSettings:
+    """Settings that take in files; by XNYS unless `options` name a calendar."""
+    table = {"source": "files", "paths": tuple(str(path) for path in paths), **options}
     return DataSettings.model_validate(table)

@@ -14,6 +14,7 @@ from klinepred.bars import ingest as room
 from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.ingest import ingest
 from klinepred.bars.lock import writer
+from klinepred.bars.report import IngestReport
 from klinepred.bars.store import has_bars, list_symbols, scan_bars, store_version
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError, UsageError
@@ -27,7 +28,7 @@ def _stored(space: Workspace) -> pl.DataFrame:
     return scan_bars(space).select(BAR_SCHEMA.keys()).collect()
 
 
-def _take(space: Workspace, frame: pl.DataFrame, name: str = "bars.parquet", **more: object) -> room.IngestReport:
+def _take(space: Workspace, frame: pl.DataFrame, name: str = "bars.parquet", **more: object) -> IngestReport:
     space.root.mkdir(parents=True, exist_ok=True)
     path = space.root / name
     frame.write_parquet(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.sources.columns import Layout, find_layout, plain
 from klinepred.bars.sources.numbers import read_numbers
@@ -213,11 +213,11 @@ def _read(
 
     try:
         return read(pl.Float64())
-    except PolarsError:  # thousands commas, words for nothing: read as text, then number by number
+    except (PolarsError, PanicException):  # thousands commas, words for nothing, stray quotes: read as text
         pass
     try:
         return read(pl.String())
-    except PolarsError as error:
+    except (PolarsError, PanicException) as error:
         raise SourceError(
             f"{path}",
             expected=f"rows of {len(names)} fields in UTF-8",

@@ -17,7 +17,7 @@ WORDS: Final = """
 VENUES: Final = "binance bybit okx kraken coinbase bitstamp bitfinex nasdaq nyse bats amex oanda fx_idc"
 INTERVAL: Final = re.compile(r"(\d+(s|sec|m|min|mins|minute|minutes|h|hour|d|day)|[MmHhDd]\d{1,2}|\d{1,2})", re.ASCII)
 DAY: Final = re.compile(r"(19|20)\d{2}((0[1-9]|1[0-2])([0-3]\d)?)?")
-PAIR: Final = re.compile(r"([A-Z0-9]{2,10})_([A-Z]{3,5})(_[A-Z]{3,5})?-\d+[mhd]")
+PAIR: Final = re.compile(r"([A-Z0-9]{2,10})_([A-Z]{3,5})(_[A-Z]{3,5})?-\d+[mhd](-\w+)?")
 
 
 def symbol_of_file(path: Path) -> str:

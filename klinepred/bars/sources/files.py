@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.sources.columns import Layout, find_layout
@@ -187,7 +187,7 @@ def _read_binary(file: Path, kind: Literal["Parquet", "Arrow"]) -> Rows:
         texts = {name: [str(value) for value in sample.get_column(name)] for name in schema.names()}
         layout = find_layout(schema.names(), where=str(file), sample=texts)
         frame = scan.select(layout.used).collect()
-    except (PolarsError, OSError) as error:
+    except (PolarsError, PanicException, OSError) as error:
         raise SourceError(
             f"{file}",
             expected=f"a whole {kind} file",

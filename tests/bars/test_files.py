@@ -1,0 +1,338 @@
+"""In: small files in many forms. Out: the same bars each time, or one refusal that names what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from klinepred.bars.clean import CONFLICT, OUTSIDE
+from klinepred.bars.delivery import Delivery
+from klinepred.bars.sources.columns import find_layout
+from klinepred.bars.sources.filenames import symbol_of_file
+from klinepred.bars.sources.files import find_files, read_files
+from klinepred.bars.sources.numbers import read_numbers
+from klinepred.bars.sources.spacing import to_five_minutes
+from klinepred.bars.sources.stamps import read_stamps
+from klinepred.calendar import Clock
+from klinepred.errors import SourceError, UsageError
+from klinepred.schema import BAR_SCHEMA
+from tests.bars.made import ROUND, XNYS, flat, rows, utc, walk
+
+HEADER = "symbol,datetime,open,high,low,close,volume\n"
+LINE = "A,2026-06-01T13:{:02d}:00Z,1,2,0.5,1.5,100\n"
+GOOD = HEADER + "".join(LINE.format(minute) for minute in (30, 35, 40))
+
+
+def _read(
+    path: Path, *, clock: Clock = XNYS, tz: str | None = None, symbols: tuple[str, ...] = (), ends: bool = False
+) -> Delivery:
+    stamp = "close" if ends else "open"
+    return next(read_files([path], clock=clock, tz=tz, stamp=stamp, symbols=symbols))  # type: ignore[arg-type]
+
+
+def _text(tmp_path: Path, content: str | bytes, name: str = "A_5m.csv") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
+    return _read(_text(tmp_path_factory.mktemp("good"), GOOD)).frame
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeff" + GOOD,
+        GOOD.replace("\n", "\r\n"),
+        GOOD.replace(",", "\t"),
+        GOOD.replace(",", ";"),
+        GOOD.replace(",", "|"),
+        GOOD.replace(HEADER, "Ticker,<DATETIME>,1. open,HIGH, low,Close,Vol.\n"),
+        'symbol,datetime,open,high,low,close,volume\n"A","2026-06-01T13:30:00Z","1","2","0.5","1.5","100"\n'
+        + "".join(LINE.format(minute) for minute in (35, 40)),
+        "volume,close,low,high,open,datetime,symbol\n"
+        + "".join(f"100,1.5,0.5,2,1,2026-06-01 09:{minute}:00-04:00,A\n" for minute in (30, 35, 40)),
+        "symbol;datetime;open;high;low;close;volume\n"
+        + "".join(f"A;2026-06-01T13:{minute}:00Z;1,00;2,00;0,50;1,50;100\n" for minute in (30, 35, 40)),
+        "symbol,date,time,open,high,low,close,volume\n"
+        + "".join(f"A,20260601,09{minute}00,1,2,0.5,1.5,100\n" for minute in (30, 35, 40)),
+        "symbol,ts,open,high,low,close,volume\n"
+        + "".join(f"A,{1780320600 + 300 * step},1,2,0.5,1.5,100\n" for step in range(3)),
+        "date,open,high,low,close,volume,adj close\n"
+        + "".join(f"06/01/2026 9:{m} AM,1,2,0.5,1.5,100,3\n" for m in (30, 35))
+        + "06/01/2026 9:40 AM,1,2,0.5,1.5,100,3\n06/15/2026 9:30 AM,,,,,,\n",
+    ],
+)
+def test_one_table_in_many_forms_reads_the_same(tmp_path: Path, good: pl.DataFrame, content: str) -> None:
+    delivery = _read(_text(tmp_path, content))
+    assert delivery.frame.drop_nulls("open").equals(good)
+
+
+@pytest.mark.parametrize("name", ["bars.parquet", "bars.feather"])
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_binary_files_keep_stamps_of_any_unit(tmp_path: Path, name: str, unit: str) -> None:
+    frame = walk(["A", "B"], days=1)
+    given = frame.with_columns(
+        pl.col("ts").dt.convert_time_zone("America/New_York").dt.cast_time_unit(unit),  # type: ignore[arg-type]
+        pl.col("volume").cast(pl.Int64),
+        pl.col("symbol").cast(pl.Categorical),
+    )
+    path = tmp_path / name
+    given.write_parquet(path) if name.endswith("parquet") else given.write_ipc(path)
+    assert _read(path).frame.equals(frame)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "empty file"),
+        (HEADER, "none"),
+        (GOOD.replace("open", "opne"), "is 'opne' meant to be open"),
+        (GOOD.replace("volume", "Volme"), "is 'Volme' meant to be volume"),
+        (GOOD.replace("datetime", "dattime"), "is 'dattime' meant to be time stamp"),
+        (GOOD.replace("close", "open"), "no column for close"),
+        (GOOD.replace("1.5,100", "1.5,100,7"), "rows of 8 fields"),
+        (GOOD + "A,2026-06-01T13:45:00Z,1,2,0.5,1.5,100,7,8\n", "rows of 7 fields"),
+        (GOOD.replace("1.5,", "abc,"), "'abc'"),
+        (GOOD.replace("2026-06-01T", "yesterday "), "yesterday"),
+        (b"\xff\xfe" + GOOD.encode("utf-16-le"), "UTF-16"),
+        (GOOD.encode() + b"\x00\x01\x02", "none of these"),
+        (GOOD.encode().replace(b"A,", b"\xc4\xd0,"), "another encoding"),
+        (b"\x1f\x8b\x08\x00", "gzip"),
+        ("what is this\n", "1 columns"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_message(tmp_path: Path, content: str | bytes, words: str) -> None:
+    with pytest.raises(SourceError) as refusal:
+        _read(_text(tmp_path, content))
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 700, -9])
+def test_a_damaged_parquet_file_is_one_message(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "bars.parquet"
+    walk(["A"]).write_parquet(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(SourceError, match="whole Parquet file"):
+        _read(path)
+
+
+def test_of_several_files_the_unreadable_one_is_named_and_the_others_read(tmp_path: Path) -> None:
+    _text(tmp_path, GOOD, "a.csv")
+    _text(tmp_path, "", "b.csv")
+    first, second = read_files([tmp_path], clock=XNYS, tz=None, stamp="open", symbols=())
+    assert first.frame.height == 3
+    assert second.failures["b.csv"].status == "failed"
+    assert "empty file" in second.failures["b.csv"].message
+
+
+def test_folders_and_patterns_are_all_their_files_once(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    names = ["a.csv", "b.parquet", "deep/c.tsv"]
+    for name in [*names, "notes.md", ".hidden.csv"]:
+        _text(tmp_path, GOOD, name)
+    assert find_files([tmp_path]) == [tmp_path / name for name in names]
+    assert find_files([tmp_path / "*.csv", tmp_path / "a.csv"]) == [tmp_path / "a.csv"]
+    with pytest.raises(UsageError, match="no such file"):
+        find_files([tmp_path / "*.feather"])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UsageError, match="in this folder"):
+        find_files([tmp_path / "none"])
+
+
+def test_symbols_pick_rows_and_absent_ones_are_named(tmp_path: Path) -> None:
+    delivery = _read(_text(tmp_path, GOOD + GOOD.replace(HEADER, "").replace("A,", "B,")), symbols=("B", "C"))
+    assert delivery.frame["symbol"].unique().to_list() == ["B"]
+    assert delivery.failures["C"].status == "unknown-symbol"
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol"),
+    [
+        ("AAPL_5m.csv", "AAPL"),
+        ("AAPL.csv", "AAPL"),
+        ("aapl_5min_2025-06-04.csv", "aapl"),
+        ("SOLUSDT-5m-2025-10.csv", "SOLUSDT"),
+        ("binance_um_SOLUSDT-5m-2025-10.csv", "SOLUSDT"),
+        ("ETH_BTC-5m.feather", "ETH/BTC"),
+        ("BTC_USDT_USDT-5m-futures.feather", "BTC/USDT:USDT"),
+        ("BTC-USD.csv", "BTC-USD"),
+        ("BRK.B.csv", "BRK.B"),
+        ("brk-b_5m.csv", "brk-b"),
+        ("^GSPC.csv", "^GSPC"),
+        ("EURUSD=X_5m.csv", "EURUSD=X"),
+        ("mt5_XAUUSD_M5.csv", "XAUUSD"),
+        ("600977_5m.csv", "600977"),
+        ("SPOT_5m.csv", "SPOT"),
+        ("AAPX_2026-11-27.csv", "AAPX"),
+        ("BINANCE_BTCUSDT, 5.csv", "BTCUSDT"),
+    ],
+)
+def test_the_symbol_in_a_file_name(name: str, symbol: str) -> None:
+    assert symbol_of_file(Path(name)) == symbol
+
+
+@pytest.mark.parametrize("name", ["5m.csv", "2025-10.csv", "SPY_QQQ_5m.csv"])
+def test_a_file_name_that_does_not_say_one_symbol_is_refused(name: str) -> None:
+    with pytest.raises(SourceError, match="--symbols"):
+        symbol_of_file(Path(name))
+
+
+@pytest.mark.parametrize(
+    ("texts", "stamp"),
+    [
+        (["2026-06-01T13:30:00Z"], "2026-06-01T13:30:00"),
+        (["2026-06-01 13:30:00.250+00:00"], "2026-06-01T13:30:00.250"),
+        (["2026-06-01 09:30:00-0400"], "2026-06-01T13:30:00"),
+        (["2026-06-01 09:30:00-04"], "2026-06-01T13:30:00"),
+        (["2026-06-01 13:30 UTC"], "2026-06-01T13:30:00"),
+        (["2026-06-01 09:30:00"], "2026-06-01T13:30:00"),
+        (["2026-6-1 9:30:0"], "2026-06-01T13:30:00"),
+        (["2026.06.01 09:30"], "2026-06-01T13:30:00"),
+        (["2026/06/01 09:30:00"], "2026-06-01T13:30:00"),
+        (["01.06.2026 09:30"], "2026-06-01T13:30:00"),
+        (["20260601 093000"], "2026-06-01T13:30:00"),
+        (["20260601  09:30:00"], "2026-06-01T13:30:00"),
+        (["20260601093000"], "2026-06-01T13:30:00"),
+        (["20260601093000000"], "2026-06-01T13:30:00"),
+        (["06/01/2026 09:30", "06/15/2026 09:30"], "2026-06-01T13:30:00"),
+        (["01/06/2026 09:30", "15/06/2026 09:30"], "2026-06-01T13:30:00"),
+        (["06/01/2026 1:30 PM", "06/15/2026 1:30 PM"], "2026-06-01T17:30:00"),
+        (["1780320600"], "2026-06-01T13:30:00"),
+        (["1780320600.5"], "2026-06-01T13:30:00.500"),
+        (["1780320600000"], "2026-06-01T13:30:00"),
+        (["1780320600000000"], "2026-06-01T13:30:00"),
+        (["1780320600000000000"], "2026-06-01T13:30:00"),
+        (["-", "2026-06-01T13:30:00Z", "2026-06-01T13:35:00Z"][::-1], "2026-06-01T13:35:00"),
+    ],
+)
+def test_a_stamp_in_each_form(texts: list[str], stamp: str) -> None:
+    got = read_stamps(pl.Series("t", texts), time=None, symbol=None, tz=None, zone="America/New_York", where="f")
+    assert got.ts[0] == utc(stamp)
+
+
+def test_numbers_are_epochs_whose_unit_each_value_tells() -> None:
+    column = pl.Series("t", [1780320600, 1780320600000, 1780320600000000, 1780320600000000000])
+    got = read_stamps(column, time=None, symbol=None, tz=None, zone="UTC", where="f").ts
+    assert got.to_list() == [utc("2026-06-01T13:30:00")] * 4
+    got = read_stamps(column.head(2).cast(pl.Float64), time=None, symbol=None, tz=None, zone="UTC", where="f").ts
+    assert got.to_list() == [utc("2026-06-01T13:30:00")] * 2
+    with pytest.raises(SourceError, match="since 1970"):
+        read_stamps(pl.Series("t", [1, 2, 3]), time=None, symbol=None, tz=None, zone="UTC", where="f")
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["2026-06-01 09:30", "2026-06-01T13:30:00Z"], "all say their zone"),
+        (["01/02/2026 09:30", "03/04/2026 09:30"], "which number is the month"),
+        (["13/14/2026 09:30", "14/13/2026 09:30"], "which number is the month"),
+        (["noon", "one"], "'noon'"),
+    ],
+)
+def test_stamps_that_can_be_read_two_ways_are_refused(texts: list[str], words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        read_stamps(pl.Series("t", texts), time=None, symbol=None, tz=None, zone="UTC", where="f")
+
+
+def test_the_hour_that_comes_twice_is_told_by_order_and_the_one_that_never_comes_is_left_out() -> None:
+    texts = ["2025-11-02 00:55", "2025-11-02 01:00", "2025-11-02 01:00", "2025-11-02 01:05", "2026-03-08 02:30"]
+    got = read_stamps(pl.Series("t", texts), time=None, symbol=None, tz="America/New_York", zone="UTC", where="f")
+    want = [utc("2025-11-02T04:55"), utc("2025-11-02T05:00"), utc("2025-11-02T06:00"), None, None]
+    assert got.ts.to_list() == want
+    assert any("twice" in line for line in got.remarks)
+    assert any("spring" in line for line in got.remarks)
+    symbol = pl.Series("symbol", ["A", "B"])
+    pair = pl.Series("t", ["2025-11-02 01:00"] * 2)
+    alone = read_stamps(pair, time=None, symbol=symbol, tz="America/New_York", zone="UTC", where="f")
+    assert alone.ts.null_count() == 2
+
+
+def test_naive_stamps_say_aloud_which_zone_was_taken() -> None:
+    got = read_stamps(pl.Series("t", [datetime(2026, 6, 1, 9, 30)]), time=None, symbol=None, tz=None,
+                      zone="America/New_York", where="f")  # fmt: skip
+    assert got.ts[0] == utc("2026-06-01T13:30:00")
+    assert "America/New_York" in got.remarks[0]
+
+
+def _numbers(*texts: str) -> list[float | None]:
+    return read_numbers(pl.DataFrame({"p": texts}), ["p"], prices=["p"], where="f")["p"].to_list()
+
+
+def test_numbers_with_signs_of_thousands_decimal_commas_and_words_for_nothing() -> None:
+    assert _numbers("1,234.5", "12", "NaN", "", "null") == [1234.5, 12.0, None, None, None]
+    assert _numbers("1.234,5", "101,25", "7") == [1234.5, 101.25, 7.0]
+    assert _numbers("$1,234.50", "-3.5") == [1234.5, -3.5]
+    with pytest.raises(SourceError, match="both ways"):
+        _numbers("1,234", "2,345")
+    with pytest.raises(SourceError, match="one decimal sign"):
+        _numbers("1,23", "1,234.5")
+
+
+def test_a_layout_goes_by_names_and_a_doubled_column_is_refused() -> None:
+    names = ["Date", "Close", "High", "Low", "Open", "Tick Volume", "Symbol"]
+    layout = find_layout(names, where="f", sample={})
+    assert (layout.stamp, layout.open, layout.close, layout.volumes) == ("Date", "Open", "Close", ("Tick Volume",))
+    with pytest.raises(SourceError, match="one column for open"):
+        find_layout([*names, "OPEN"], where="f", sample={})
+
+
+def _minutes(step: int, count: int, *, symbol: str = "A", start: str = "2026-06-01T13:30:00") -> pl.DataFrame:
+    """Flat rows `step` minutes apart: price 10.00, 10.01, …; volume 1, 2, …"""
+    stamps = [datetime.fromisoformat(start) + timedelta(minutes=step * number) for number in range(count)]
+    return rows(*(flat(symbol, stamp.isoformat(), 10.0 + 0.01 * spot, 1.0 + spot) for spot, stamp in enumerate(stamps)))
+
+
+def test_minutes_are_added_up_from_the_open_of_the_session() -> None:
+    got = to_five_minutes(_minutes(1, 12), clock=XNYS, ends=False)
+    assert got.frame.select("ts", "open", "high", "low", "close", "volume").rows() == [
+        (utc("2026-06-01T13:30"), 10.0, 10.04, 10.0, 10.04, 15.0),
+        (utc("2026-06-01T13:35"), 10.05, 10.09, 10.05, 10.09, 40.0),
+        (utc("2026-06-01T13:40"), 10.1, 10.11, 10.1, 10.11, 23.0),
+    ]
+    assert any("2 of 5" in line for line in got.remarks)
+
+
+def test_minutes_stamped_by_their_ends_make_the_same_bars() -> None:
+    opens = to_five_minutes(_minutes(1, 20), clock=XNYS, ends=False).frame
+    ends = to_five_minutes(_minutes(1, 20, start="2026-06-01T13:31:00"), clock=XNYS, ends=True).frame
+    assert ends.equals(opens)
+
+
+def test_repeated_minutes_count_once_and_bad_ones_are_set_aside() -> None:
+    good = _minutes(1, 10)
+    torn = good.slice(3, 1).with_columns(close=pl.col("close") + 1.0, high=pl.col("high") + 1.0)
+    late = rows(flat("A", "2026-06-01T20:00:00"))
+    got = to_five_minutes(pl.concat([good, good.head(2), torn, late]), clock=XNYS, ends=False)
+    assert got.frame["volume"].to_list() == [1.0 + 2.0 + 3.0 + 5.0, 40.0]
+    assert got.rejects.group_by("reason").len().sort("reason").rows() == sorted([(CONFLICT, 2), (OUTSIDE, 1)])
+
+
+@pytest.mark.parametrize(("step", "words"), [(2, "2-minute"), (3, "3-minute"), (10, "10-minute"), (60, "1-hour")])
+def test_spacings_that_make_no_five_minutes_are_refused_by_name(step: int, words: str) -> None:
+    got = to_five_minutes(_minutes(step, 30), clock=ROUND, ends=False)
+    assert got.frame.is_empty()
+    assert words in got.failures["A"].message
+
+
+def test_each_symbol_has_its_own_spacing() -> None:
+    frame = pl.concat([_minutes(1, 10, symbol="A"), _minutes(5, 4, symbol="B"), _minutes(60, 4, symbol="C")])
+    got = to_five_minutes(frame, clock=XNYS, ends=False)
+    assert got.frame.group_by("symbol").len().sort("symbol").rows() == [("A", 2), ("B", 4)]
+    assert list(got.failures) == ["C"]
+
+
+def test_a_few_rows_with_gaps_go_with_the_five_minutes_of_the_others() -> None:
+    frame = pl.concat([_minutes(5, 40, symbol="A"), _minutes(10, 2, symbol="B")])
+    assert not to_five_minutes(frame, clock=XNYS, ends=False).failures
+
+
+def test_the_schema_of_a_delivery_is_that_of_bars(tmp_path: Path) -> None:
+    schema: Mapping[str, pl.DataType] = _read(_text(tmp_path, GOOD)).frame.schema
+    assert dict(schema) == BAR_SCHEMA
