@@ -44,7 +44,7 @@ def draw(history: Mapping[str, Series], folder: Path) -> list[Path]:
         top, middle, bottom = figure.subplots(3, sharex=True)
         _line(top, history, "step/loss", "batch loss")
         _line(middle, history, "gradient/norm", "before clipping")
-        _line(middle, history, "gradient/norm_clipped", "after clipping")
+        _line(middle, history, "gradient/norm_clipped", "after clipping", dashed=True)
         _line(bottom, history, "amp/loss_scale", "loss scale")
         top.set(title="Flight record", ylabel="loss")
         middle.set(ylabel="gradient norm", yscale="log")
@@ -58,6 +58,9 @@ def draw(history: Mapping[str, Series], folder: Path) -> list[Path]:
     return written
 
 
-def _line(axes: Axes, history: Mapping[str, Series], name: str, label: str, *, marker: str | None = None) -> None:
+def _line(
+    axes: Axes, history: Mapping[str, Series], name: str, label: str, *, marker: str | None = None, dashed: bool = False
+) -> None:
     pairs = sorted(history.get(name, ()))
-    axes.plot([step for step, _ in pairs], [value for _, value in pairs], label=label, marker=marker, linewidth=1.2)
+    steps, values = [step for step, _ in pairs], [value for _, value in pairs]
+    axes.plot(steps, values, label=label, marker=marker, linewidth=1.2, linestyle="--" if dashed else "-")

@@ -9,7 +9,7 @@ from pathlib import Path
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
-from klinepred.training.tracking import run_store
+from klinepred.training.runs import run_store
 
 
 def add_to_run(

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
 from klinepred import __version__
 from klinepred.bars.store import store_version
-from klinepred.errors import TrainingError, UsageError
+from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import checkpoint_folder
@@ -28,6 +28,7 @@ from klinepred.training.moved import adopt_moved_artifacts
 from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
 from klinepred.training.plots import PLOTTED, draw
 from klinepred.training.resolved import pipeline_toml
+from klinepred.training.runs import run_store
 from klinepred.training.tracker import Metric, RunStatus
 
 if TYPE_CHECKING:
@@ -41,26 +42,6 @@ CHUNK: Final = 1000
 PARAM_CHARS: Final = 250
 FAMILY: Final = "klinepred/"
 """What names of experiments begin with; the pipeline's name follows."""
-
-
-def run_store(space: Workspace) -> str:
-    """URI of the store that runs are kept in: MLFLOW_TRACKING_URI if set, else the workspace's SQLite file.
-
-    Raises
-    ------
-    UsageError
-        MLFLOW_TRACKING_URI names a folder: MLflow gave up that kind of store.
-    """
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri
-    scheme = urlsplit(uri).scheme
-    if uri != "databricks" and (scheme in {"", "file"} or len(scheme) == 1):
-        raise UsageError(
-            f"MLFLOW_TRACKING_URI={uri}",
-            expected="a database or a server, such as sqlite:////path/mlflow.db or http://host:5000",
-            got="a folder, a kind of store that MLflow no longer supports",
-            do=f"unset MLFLOW_TRACKING_URI (runs then go to {space.mlruns / 'mlflow.db'}), or set it to a database",
-        )
-    return uri
 
 
 class MlflowTracker:

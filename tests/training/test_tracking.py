@@ -24,9 +24,10 @@ from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import find_checkpoint, load_checkpoint
 from klinepred.training.origin import process_gone, process_tags
+from klinepred.training.runs import run_store
 from klinepred.training.signals import TrainingStopped
 from klinepred.training.tracker import Metric
-from klinepred.training.tracking import MlflowTracker, run_store
+from klinepred.training.tracking import MlflowTracker
 from tests.training.tiny import TRAIN, Diary, equal, fit, tiny_dataset, tiny_pipeline, weights
 
 if TYPE_CHECKING:

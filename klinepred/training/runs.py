@@ -1,0 +1,57 @@
+"""In: a workspace. Out: the store its runs are kept in, and how many there are; needs neither torch nor MLflow."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from urllib.parse import urlsplit
+
+from klinepred.errors import TrainingError, UsageError
+from klinepred.paths import Workspace
+
+
+def run_store(space: Workspace) -> str:
+    """URI of the store that runs are kept in: MLFLOW_TRACKING_URI if set, else the workspace's SQLite file.
+
+    Raises
+    ------
+    UsageError
+        MLFLOW_TRACKING_URI names a folder: MLflow gave up that kind of store.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri
+    scheme = urlsplit(uri).scheme
+    if uri != "databricks" and (scheme in {"", "file"} or len(scheme) == 1):
+        raise UsageError(
+            f"MLFLOW_TRACKING_URI={uri}",
+            expected="a database or a server, such as sqlite:////path/mlflow.db or http://host:5000",
+            got="a folder, a kind of store that MLflow no longer supports",
+            do=f"unset MLFLOW_TRACKING_URI (runs then go to {space.mlruns / 'mlflow.db'}), or set it to a database",
+        )
+    return uri
+
+
+def count_runs(space: Workspace) -> int:
+    """Runs in the workspace's own store that were not deleted; 0 where there is no store yet.
+
+    Raises
+    ------
+    TrainingError
+        The store is there but cannot be read.
+    """
+    path = space.mlruns / "mlflow.db"
+    if not path.is_file():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as store:
+            if not store.execute("select 1 from sqlite_master where name = 'runs'").fetchone():
+                return 0
+            (number,) = store.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
+    except sqlite3.Error as error:
+        raise TrainingError(
+            f"run store {path}",
+            expected="a database of MLflow",
+            got=str(error),
+            do="restore it from a backup, or move it away: the next training makes a new one",
+        ) from error
+    return int(number)
