@@ -11,7 +11,7 @@ def clean_name(name: str) -> str:
     """The name MLflow is given: every character but ASCII letters, digits and `_ - . / blank` becomes `_xHEX_`.
 
     `mae/^GSPC` gives `mae/_x5e_GSPC`, `mae/EURUSD=X` gives `mae/EURUSD_x3d_X`; `val_loss` stays. Parts between slashes
-    that a path would swallow (empty, `.`, `..`) are spelled out too. `original_name` is the inverse.
+    that could be taken for a path (empty, `.`, beginning with `..`) are spelled out too. `original_name` is the inverse.
     """
     return "/".join(_clean_part(part) for part in name.split("/"))
 
@@ -24,6 +24,6 @@ def original_name(cleaned: str) -> str:
 def _clean_part(part: str) -> str:
     if part == "":
         return "_x_"
-    if part in {".", ".."}:
-        return "_x2e_" * len(part)
+    if part == "." or part.startswith(".."):
+        return f"_x2e_{_clean_part(part[1:])}" if part[1:] else "_x2e_"
     return _UNSAFE.sub(lambda found: f"_x{ord(found[0]):x}_", part)

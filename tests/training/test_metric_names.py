@@ -20,6 +20,7 @@ from klinepred.training.metric_names import clean_name, original_name
         ("val_loss", "val_loss"),
         ("max_x", "max_x5f_x"),
         ("a//..", "a/_x_/_x2e__x2e_"),
+        ("..0", "_x2e_.0"),
         ("BTC/USD", "BTC/USD"),
     ],
 )
