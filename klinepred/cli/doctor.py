@@ -17,10 +17,10 @@ import click
 from klinepred import __version__
 from klinepred.cli.options import common, start
 from klinepred.cli.output import write_json
-from klinepred.cli.ui import count_runs, run_store
 from klinepred.config import load_pipeline, pipeline_names
-from klinepred.errors import ConfigError, ModelError, StoreError, TrainingError
+from klinepred.errors import ConfigError, ModelError, StoreError, TrainingError, UsageError
 from klinepred.paths import Workspace
+from klinepred.training.runs import count_runs, run_store
 
 LITTLE_DISK_GIB = 2.0
 
@@ -179,10 +179,10 @@ def _store(space: Workspace, problems: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def _tracking(space: Workspace, problems: list[dict[str, str]]) -> dict[str, Any]:
-    uri, runs = run_store(space), None
+    uri, runs = os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri, None
     try:
-        runs = count_runs(space) if uri == space.tracking_uri else None
-    except TrainingError as error:
+        runs = count_runs(space) if run_store(space) == space.tracking_uri else None
+    except (TrainingError, UsageError) as error:
         problems.append({"what": f"{error.summary}: {error.got}", "do": error.do})
     source = "MLFLOW_TRACKING_URI" if os.environ.get("MLFLOW_TRACKING_URI") else "workspace"
     return {"uri": uri, "from": source, "runs": runs}

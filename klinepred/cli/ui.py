@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +16,7 @@ import click
 from klinepred.cli.options import common, start
 from klinepred.errors import KlinepredError, TrainingError, UsageError
 from klinepred.paths import Workspace
+from klinepred.training.runs import count_runs, run_store
 
 HOST = "127.0.0.1"
 PATIENCE_S = 120.0
@@ -45,37 +44,6 @@ def command(port: int, workspace: Path, quiet: bool, verbose: bool) -> int:
             do="train first: klinepred train, or offline klinepred run -p demo",
         )
     return _serve(space, uri, _free_port(port), verbose=verbose)
-
-
-def run_store(space: Workspace) -> str:
-    """URI of the store that MLflow keeps runs in: MLFLOW_TRACKING_URI if set, else the workspace's."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri
-
-
-def count_runs(space: Workspace) -> int:
-    """Runs in the workspace's own store that were not deleted; 0 where there is no store yet.
-
-    Raises
-    ------
-    TrainingError
-        The store is there but cannot be read.
-    """
-    path = space.mlruns / "mlflow.db"
-    if not path.is_file():
-        return 0
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as store:
-            if not store.execute("select 1 from sqlite_master where name = 'runs'").fetchone():
-                return 0
-            (number,) = store.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
-    except sqlite3.Error as error:
-        raise TrainingError(
-            f"run store {path}",
-            expected="a database of MLflow",
-            got=str(error),
-            do="restore it from a backup, or move it away: the next training makes a new one",
-        ) from error
-    return int(number)
 
 
 def _free_port(port: int) -> int:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from klinepred.cli.ui import count_runs
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
+from klinepred.training.runs import count_runs
 from tests.conftest import Typed
 
 
