@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from klinepred.cli.options import common, now_option, parse_symbols, parse_ts
+from klinepred.cli.options import common, now_option, parse_as_of, parse_symbols, parse_ts
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import format_options, write_rows
-from klinepred.errors import UsageError
 
 symbols_option = click.option("--symbols", metavar="A,B|@FILE", help="Only these (default: all).")
 as_of_option = click.option(
@@ -35,9 +34,9 @@ def list_command(
     from klinepred.bars.store import list_symbols, store_version
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
-    rows = list_symbols(space, as_of=_as_of(as_of))
+    rows = list_symbols(space, as_of=parse_as_of(as_of))
     write_rows(rows, form=form, output=output)
-    version = store_version(space, as_of=_as_of(as_of))
+    version = store_version(space, as_of=parse_as_of(as_of))
     logging.getLogger("klinepred.bars").info(
         f"nothing stored yet in {space.data}: run klinepred ingest"
         if version is None
@@ -77,7 +76,7 @@ def show_command(
         symbols=parse_symbols(symbols) or None,
         start=parse_ts(start, option="--start"),
         end=parse_ts(end, option="--end"),
-        as_of=_as_of(as_of),
+        as_of=parse_as_of(as_of),
     )
     write_rows(bars.drop("calendar").collect(), form=form, output=output, last=last)
 
@@ -108,7 +107,7 @@ def check_command(
     from klinepred.bars.store import scan_bars
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
-    bars = scan_bars(space, symbols=parse_symbols(symbols) or None, as_of=_as_of(as_of))
+    bars = scan_bars(space, symbols=parse_symbols(symbols) or None, as_of=parse_as_of(as_of))
     at = parse_ts(now, option="--now") or datetime.now(UTC)
     if sessions:
         rows = check_sessions(bars, now=at)
@@ -121,13 +120,3 @@ def check_command(
     logging.getLogger("klinepred.bars").info(
         "%s of %s expected bars are there; %s missing", f"{total - gone:,}", f"{total:,}", f"{gone:,}"
     )
-
-
-def _as_of(text: str | None) -> int | datetime | None:
-    if text is None or not text.strip().isdigit() or len(text.strip()) > 9:
-        return parse_ts(text, option="--as-of")
-    if len(text.strip()) == 8 and text.strip().startswith(("19", "20")):
-        raise UsageError(
-            f"--as-of {text}", expected="a version or a moment", got="a number of 8 digits", do="write 2025-08-28"
-        )
-    return int(text)

@@ -96,6 +96,23 @@ def parse_ts(text: str | None, *, option: str) -> datetime | None:
         ) from error
 
 
+def parse_as_of(text: str | None) -> int | datetime | None:
+    """A version of the store, or a moment as `parse_ts`.
+
+    Raises
+    ------
+    UsageError
+        The text is neither; eight digits that look like a date are asked about.
+    """
+    if text is None or not text.strip().isdigit() or len(text.strip()) > 9:
+        return parse_ts(text, option="--as-of")
+    if len(text.strip()) == 8 and text.strip().startswith(("19", "20")):
+        raise UsageError(
+            f"--as-of {text}", expected="a version or a moment", got="a number of 8 digits", do="write 2025-08-28"
+        )
+    return int(text)
+
+
 def parse_symbols(text: str | None) -> tuple[str, ...]:
     """`A,B` or `@FILE` (one or more a line, `#` starts a comment) to symbols, letter for letter, without repeats.
 
