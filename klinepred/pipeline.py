@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klinepred.bars.store import list_symbols, scan_bars, store_version
+from klinepred.bars.store import list_symbols, scan_bars
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
@@ -16,7 +16,7 @@ from klinepred.settings import EvaluateSettings, Pipeline
 
 if TYPE_CHECKING:
     from klinepred.dataset.make import Dataset
-    from klinepred.evaluation.verdict import Evaluation
+    from klinepred.evaluation.result import Evaluation
     from klinepred.model.bundle import ModelBundle
     from klinepred.prediction import Forecast
     from klinepred.training.progress import Progress
@@ -100,23 +100,18 @@ def train_model(
         See `build_dataset` and `klinepred.training.loop.train`.
     """
     from klinepred.model.bundle import save_bundle
+    from klinepred.training.checkpoint import find_checkpoint
     from klinepred.training.loop import train
     from klinepred.training.tracking import MlflowTracker
 
+    checkpoint = find_checkpoint(space, resume) if resume else None
     tracker = MlflowTracker(space, run)
     data = build_dataset(run, space)
-    version = store_version(space)
-    bundle = train(data, run.model, run.train, tracker=tracker, progress=progress)
-    stamp = datetime.now(UTC)
-    name = f"{run.name}-{stamp:%Y%m%dT%H%M%SZ}-{bundle.run_id[:8] or 'untracked'}"
-    bundle = replace(
-        bundle,
-        name=name,
-        pipeline=run.model_dump(mode="json"),
-        provenance={**bundle.provenance, "created": f"{stamp:%Y-%m-%dT%H:%M:%SZ}", "store_version": version},
-    )
-    folder = save_bundle(bundle, space.trained / name)
-    return Trained(bundle, folder, data)
+    bundle = train(data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint)
+    stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
+    name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
+    folder = save_bundle(replace(bundle, name=name), space.trained / name)
+    return Trained(replace(bundle, name=name), folder, data)
 
 
 @dataclass(frozen=True)
@@ -143,11 +138,35 @@ def evaluate_model(
     from klinepred.evaluation.report import write_report
     from klinepred.evaluation.verdict import evaluate
     from klinepred.model.bundle import load_bundle
+    from klinepred.training.review import history_of
 
     bundle = load_bundle(folder)
     evaluation = evaluate(bundle, dataset_of(bundle, space, now=now), settings=settings)
-    report = write_report(evaluation, folder / "report.html", config=bundle.pipeline, provenance=bundle.provenance)
+    report = write_report(
+        evaluation,
+        folder / "report.html",
+        config=bundle.pipeline,
+        provenance=bundle.provenance,
+        history=history_of(space, bundle.run_id, ("train_loss", "val_loss")),
+    )
+    if bundle.run_id:
+        _record(evaluation, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
+
+
+def _record(evaluation: Evaluation, bundle: ModelBundle, space: Workspace, report: Path) -> None:
+    """Verdict, scores and report into the run the model came from; a run that is gone is only warned of."""
+    from klinepred.training.review import add_to_run
+
+    found = add_to_run(
+        space,
+        bundle.run_id,
+        metrics=evaluation.metrics(),
+        tags={"verdict": evaluation.verdict, "verdict_sentence": evaluation.sentence},
+        files={"report": report},
+    )
+    if not found:
+        log.warning("run %s of this model is not in the MLflow store: its verdict is not recorded there", bundle.run_id)
 
 
 def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = None) -> Dataset:

@@ -165,8 +165,8 @@ def _tail(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.L
 def _asked(data: Dataset, wanted: list[str], span: tuple[datetime, datetime] | None) -> np.ndarray:
     newest = pl.col("ts") == pl.col("ts").max().over("symbol")
     inside = newest if span is None else pl.col("ts").is_between(span[0], span[1], closed="left")
-    mask_N: np.ndarray = data.rows.select(inside & pl.col("symbol").is_in(wanted)).to_series().to_numpy()
-    return mask_N & data.sequences.owned(mask_N.size)
+    mask_N = data.rows.select(inside & pl.col("symbol").is_in(wanted)).to_series().to_numpy()
+    return np.asarray(mask_N & data.sequences.owned(mask_N.size))
 
 
 def _rows(

@@ -11,7 +11,7 @@ from klinepred.cli.options import common, now_option, parse_ts, pipeline_option,
 from klinepred.cli.output import table, write_json
 
 if TYPE_CHECKING:
-    from klinepred.evaluation.verdict import Evaluation
+    from klinepred.evaluation.result import Evaluation
 
 
 @click.command(epilog="Example: klinepred evaluate -p demo", short_help="The verdict on the test part.")

@@ -54,11 +54,13 @@ def command(
 
     if "ingest" not in skip:
         from klinepred.bars.ingest import ingest
-        from klinepred.cli.ingest import summary
 
         say(f"1/4 ingest from {run.data.source}")
         report = ingest(run.data, space, now=clock)
-        click.echo(summary(report), err=True)
+        click.echo(report.summary(), err=True)
+        for row in report.symbols:
+            if row.message:
+                click.echo(f"{row.symbol}: {row.message}", err=True)
         if report.exit_code == 1:
             return 1
         code = report.exit_code

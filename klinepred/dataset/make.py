@@ -70,8 +70,8 @@ class Dataset:
 
     def mask(self, part: str) -> np.ndarray:
         """Rows [N] with a label `y_N` that belongs to `part` and that a sequence owns."""
-        labelled_N: np.ndarray = (self.part_N == PARTS.index(part)) & np.isfinite(self.y_N)
-        return labelled_N & self.sequences.owned(self.part_N.size)
+        labelled_N = (self.part_N == PARTS.index(part)) & np.isfinite(self.y_N)
+        return np.asarray(labelled_N & self.sequences.owned(self.part_N.size))
 
     def part(self, part: str) -> Sequences:
         """The sequences that own a labelled row of `part`."""

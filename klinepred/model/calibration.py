@@ -10,6 +10,9 @@ import numpy as np
 from klinepred.dataset.target import KINDS
 
 LEAST: Final = 100
+"""Fewest rows of a kind of step that a calibration is fitted on."""
+LEAST_TIMES: Final = 40
+"""Fewest distinct times among them: symbols move together, so eleven nights of many symbols are eleven draws."""
 GRID: Final = np.linspace(0.0, 1.0, 401)
 
 
@@ -124,9 +127,10 @@ def fit_calibration(
     held
         Mask [N] of the calibration part.
     spare
-        Mask [N] of the validation part, taken in as well where the calibration part has fewer than 100 rows of a kind.
+        Mask [N] of the validation part, taken in as well where the calibration part has too few rows of a kind (fewer than
+        100, or fewer than 40 distinct times).
     train
-        Mask [N] of the train part: where both together are still fewer, the spread of the raw target itself there,
+        Mask [N] of the train part: where both together are still too few, the spread of the raw target itself there,
         made symmetric (slope 0; neither the network's fit nor the drift of a few nights enters).
     """
     known_N = np.isfinite(pred_N) & np.isfinite(raw_N)
@@ -138,13 +142,17 @@ def fit_calibration(
             (here_N & (held | spare), True, "calibration and validation part"),
             (np.isfinite(raw_N) & (kind_N == code) & train, False, "train part, unconditional and symmetric"),
         )
-        found = next(((mask, fit, text) for mask, fit, text in options if mask.sum() >= LEAST), None)
+        found = next((option for option in options if _enough(time_N[option[0]], held_out=option[1])), None)
         if found is None:
             kinds.append(None)
             continue
         mask_N, fit, source = found
         kinds.append(_fit(pred_N[mask_N], raw_N[mask_N], time_N[mask_N], fit=fit, source=source))
     return Calibration(tuple(kinds))
+
+
+def _enough(time: np.ndarray, *, held_out: bool) -> bool:
+    return time.size >= LEAST and (not held_out or np.unique(time).size >= LEAST_TIMES)
 
 
 def _fit(pred: np.ndarray, raw: np.ndarray, time: np.ndarray, *, fit: bool, source: str) -> KindCalibration:

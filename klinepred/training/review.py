@@ -1,9 +1,9 @@
-"""In: what is found out about a run after its end. Out: metrics, tags and files added to that run in MLflow."""
+"""In: a run that has ended. Out: its learning curves; metrics, tags and files added to it in MLflow."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from klinepred.errors import TrainingError
@@ -68,3 +68,25 @@ def add_to_run(
             do="free space or mend permissions, then run klinepred evaluate again",
         ) from error
     return True
+
+
+def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
+    """Curves of a run by metric name, as pairs of step and value; empty where the store has no such run.
+
+    Raises
+    ------
+    UsageError
+        See `run_store`.
+    """
+    uri = run_store(space)
+    if not run_id or (uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file()):
+        return {}
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    client = MlflowClient(tracking_uri=uri)
+    try:
+        curves = {name: client.get_metric_history(run_id, clean_name(name)) for name in names}
+    except MlflowException:
+        return {}
+    return {name: [(metric.step, metric.value) for metric in curve] for name, curve in curves.items() if curve}

@@ -90,6 +90,18 @@ def test_kinds_of_step_are_calibrated_apart_and_scarce_ones_fall_back() -> None:
     assert poor.kinds[1].slope == 0.0
 
 
+def test_a_few_nights_of_many_symbols_are_too_few() -> None:
+    rng = np.random.default_rng(0)
+    nights, symbols = 11, 30
+    shared = np.repeat(rng.normal(0.4, 1.0, nights), symbols)  # eleven nights that happened to rise
+    raw, time = shared + rng.normal(0, 0.3, shared.size), np.repeat(np.arange(nights), symbols)
+    kind, every = np.ones(raw.size, dtype=np.int8), np.ones(raw.size, dtype=bool)
+    got = fit_calibration(np.zeros(raw.size), raw, kind, time_N=time, held=every, spare=~every, train=every)
+    assert got.kinds[1] is not None
+    assert got.kinds[1].source == "train part, unconditional and symmetric"
+    assert got.p_up(np.zeros(1), np.ones(1, dtype=np.int8))[0] == pytest.approx(0.5, abs=0.01)
+
+
 def test_a_kind_without_rows_has_no_interval_rather_than_a_guess() -> None:
     pred, raw = draw(500, slope=1.0, seed=0)
     calibration = fit(pred, raw, np.zeros(500, dtype=np.int8))
