@@ -10,8 +10,9 @@ _UNSAFE = re.compile(r"_(?=x)|[^A-Za-z0-9_.\- ]")  # a literal `_x` would read a
 def clean_name(name: str) -> str:
     """The name MLflow is given: every character but ASCII letters, digits and `_ - . / blank` becomes `_xHEX_`.
 
-    `mae/^GSPC` gives `mae/_x5e_GSPC`, `mae/EURUSD=X` gives `mae/EURUSD_x3d_X`; `val_loss` stays. Parts between slashes
-    that could be taken for a path (empty, `.`, beginning with `..`) are spelled out too. `original_name` is the inverse.
+    `mae/^GSPC` gives `mae/_x5e_GSPC`, `mae/EURUSD=X` gives `mae/EURUSD_x3d_X`; `val_loss` stays. Parts
+    between slashes that could be taken for a path (empty, `.`, beginning with `..`) are spelled out too.
+    `original_name` is the inverse.
     """
     return "/".join(_clean_part(part) for part in name.split("/"))
 
