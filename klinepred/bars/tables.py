@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,6 +23,8 @@ MONTH: Final = "month"
 BARS: Final = "bars"
 SYMBOLS: Final = "symbols"
 QUARANTINE: Final = "quarantine"
+LEAST_BYTES: Final = 8
+"""A stored row takes more than this on disk; less room than that need not be tried."""
 SCHEMAS: Final[Mapping[str, dict[str, pl.DataType]]] = {
     BARS: {**BAR_SCHEMA, MONTH: pl.String()},
     SYMBOLS: {name: pl.String() for name in ("symbol", "calendar", "hours", "zone", "source")},
@@ -60,7 +66,7 @@ def scan_table(folder: Path, name: str, version: int | datetime | None = None) -
 
 def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:
     """Add `rows` in one commit; makes the table with the first."""
-    with _telling(folder):
+    with _writing(folder, name, rows.height):
         write_deltalake(
             folder / name,
             rows.select(SCHEMAS[name].keys()),
@@ -74,7 +80,7 @@ def overwrite(
     folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str], predicate: str | None = None
 ) -> None:
     """Put `rows` in the place of those that `predicate` (SQL; None = all) holds for, in one commit."""
-    with _telling(folder):
+    with _writing(folder, name, rows.height):
         write_deltalake(
             folder / name,
             rows.select(SCHEMAS[name].keys()),
@@ -85,16 +91,36 @@ def overwrite(
 
 
 @contextmanager
-def _telling(folder: Path) -> Iterator[None]:
+def _writing(folder: Path, name: str, rows: int) -> Iterator[None]:
+    """One write by the holder of the lock: a failure becomes a StoreError and leaves no file of its own behind."""
+    began = time.time()
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _need_room(folder, rows)
         yield
     except (DeltaError, OSError) as error:
+        _sweep(folder / name, began)
         raise StoreError(
             f"store {folder}",
             expected="to write one commit",
             got=_first_line(error),
             do="free the disk or the permissions and run the same command again; stored bars are as they were",
         ) from error
+
+
+def _need_room(folder: Path, rows: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < rows * LEAST_BYTES:
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {free / 1e6:,.1f} MB free for {rows:,} rows")
+
+
+def _sweep(folder: Path, began: float) -> None:
+    """Remove data files written since `began` (seconds since 1970) that no commit names."""
+    table = open_table(folder)
+    named = set() if table is None else {Path(uri).name for uri in table.file_uris()}
+    for file in folder.rglob("*.parquet"):
+        if file.name not in named and file.stat().st_mtime >= began:
+            file.unlink(missing_ok=True)
 
 
 def _first_line(error: BaseException) -> str:

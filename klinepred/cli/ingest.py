@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,8 @@ from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
     from klinepred.bars.report import IngestReport
+
+log = logging.getLogger("klinepred.bars")
 
 EXAMPLES = """Examples:
 
@@ -102,6 +105,14 @@ def command(
     if first and last and first > last:
         raise UsageError("--start, --end", expected="a start before the end", got=f"{first} and {last}", do="swap them")
     data = run.data.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    if data.source == "simulate":
+        span = {name: day for name, day in (("start", changes["start"]), ("end", changes["end"])) if day is not None}
+        data = data.model_copy(update={"simulate": data.simulate.model_copy(update=span)})
+    for option, value in (("--tz", tz), ("--stamp", stamp), ("--vendor", vendor)):
+        if value is not None and data.source != "files":
+            log.warning("%s is not used: the source is %s", option, data.source)
+    if symbols is not None and data.source == "simulate":
+        log.warning("--symbols is not used: --set data.simulate.symbols=N says how many there are")
     report = ingest(data, space, now=parse_ts(now, option="--now"))
     if form == "json":
         write_json(report.to_dict(), output=output)

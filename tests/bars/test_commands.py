@@ -126,3 +126,17 @@ def test_a_refused_symbol_is_named_and_gives_exit_code_3(space: Path, capsys: py
     captured = capsys.readouterr()
     assert "AAPL: received closes are 1/4 of the stored ones" in captured.err
     assert "1 of 2 symbols failed" in captured.out
+
+
+def test_the_simulated_market_comes_in_by_its_days_and_unused_options_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["ingest", "--source", "simulate", "--start", "2026-05-28", "--end", "2026-06-02", "--tz", "UTC", *NOW]
+    assert main([*line, "-w", str(tmp_path), "--set", "data.simulate.symbols=2", "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert [(row["symbol"], row["new"], row["first_ts"]) for row in report["symbols"]] == [
+        ("SIM001", 312, "2026-05-28T13:30:00Z"),
+        ("SIM002", 312, "2026-05-28T13:30:00Z"),
+    ]
+    assert "warning: --tz is not used" in captured.err

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
 
 from klinepred.bars import ingest as room
+from klinepred.bars import tables
 from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.ingest import ingest
 from klinepred.bars.lock import writer
@@ -226,3 +229,30 @@ def test_a_range_reads_exactly_that_range(tmp_path: Path) -> None:
     low, high = utc("2026-06-30T15:00:00"), utc("2026-07-01T15:00:00")
     got = scan_bars(space, symbols=["B"], start=low, end=high).select(BAR_SCHEMA.keys()).collect()
     assert got.equals(frame.filter((pl.col("symbol") == "B") & (pl.col("ts") >= low) & (pl.col("ts") < high)))
+
+
+def test_a_write_that_fails_leaves_old_bars_and_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space, frame = Workspace(tmp_path), walk(["A"], days=40)
+    old = frame.head(100)
+    _take(space, old)
+    before = sorted(space.data.glob("bars/**/*"))
+
+    def half(table: Path, rows: pl.DataFrame, **_: object) -> None:
+        rows.write_parquet(table / "part-of-a-failed-write.parquet")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tables, "write_deltalake", half)
+    with pytest.raises(StoreError, match="No space left"):
+        _take(space, frame)
+    assert sorted(space.data.glob("bars/**/*")) == before
+    monkeypatch.undo()
+    assert _stored(space).equals(old)
+    assert _take(space, frame).exit_code == 0
+    assert _stored(space).equals(frame)
+
+
+def test_a_disk_without_room_is_said_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(StoreError, match="No space left"):
+        _take(Workspace(tmp_path), walk(["A"]))
+    assert not any(tmp_path.glob("data/**/*.parquet"))
