@@ -72,7 +72,9 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
             " bid-ask bounce first"
         )
     if evidence.ic.above():
-        return "EDGE", f"{size} is above zero ({_p(chance)} one-sided)"
+        within = evidence.by_kind.get("within-session", evidence.ic)
+        alone = f", but within sessions alone it is {within.value:.3f} ± {within.se:.3f} and not above zero"
+        return "EDGE", f"{size} is above zero ({_p(chance)} one-sided){'' if within.above() else alone}"
     if not evidence.ic.detectable <= PLAUSIBLE:
         return "NOT ENOUGH DATA", (
             f"{size} is not above zero, but this sample could not have shown one below {evidence.ic.detectable:.3f}"

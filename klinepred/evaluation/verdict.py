@@ -20,7 +20,7 @@ from klinepred.evaluation.result import Evaluation, Graded
 from klinepred.evaluation.rules import Evidence, Verdict, decide
 from klinepred.evaluation.sample import Sample, take_sample
 from klinepred.evaluation.scores import Scored, gain, score_all
-from klinepred.evaluation.significance import UNDEFINED, Estimate, draw_sessions
+from klinepred.evaluation.significance import LEVEL, UNDEFINED, Estimate, draw_sessions
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.forward import forward_rows
 from klinepred.settings import EvaluateSettings
@@ -33,6 +33,10 @@ log = logging.getLogger("klinepred.evaluation")
 DEFAULTS: Final = EvaluateSettings()
 RIVALS: Final = ("ridge", "hgb")
 """Baselines that the sentence compares the model with."""
+HINDSIGHT: Final = (
+    "symbols chosen with today's knowledge (survivors) flatter every forecast, and each further look at this test part"
+    " makes a lucky pass more likely; neither is corrected for here"
+)
 
 
 def evaluate(bundle: ModelBundle, data: Dataset, *, settings: EvaluateSettings = DEFAULTS) -> Evaluation:
@@ -116,7 +120,10 @@ def judge(
         sessions=by_session(sample, money),
         symbols=by_symbol(sample),
         months=by_month(sample),
-        warnings=_warnings(model, rivals, {baseline.name: baseline for baseline in baselines}),
+        warnings=(
+            *_bounce(model, rivals, {baseline.name: baseline for baseline in baselines}),
+            HINDSIGHT,
+        ),
         settings=settings,
         model_name=name,
     )
@@ -157,21 +164,18 @@ def _against(graded: Graded) -> str:
     return f"{verb} ({lead.value:+.3f} ± {lead.se:.3f})"
 
 
-def _warnings(model: Graded, rivals: Mapping[str, Graded], fitted: Mapping[str, Baseline]) -> tuple[str, ...]:
-    out = []
+def _bounce(model: Graded, rivals: Mapping[str, Graded], fitted: Mapping[str, Baseline]) -> tuple[str, ...]:
+    """Warn where the reversal of the last return alone has half of the model's IC or more."""
     reversal = rivals.get("last return")
-    if reversal and reversal.head and model.head and reversal.head.ic_p < 0.025:
-        slope = sum(value for name, value in fitted["last return"].weights.items() if name != "intercept")
-        if slope < 0.0 and reversal.head.ic >= 0.5 * model.head.ic > 0.0:
-            out.append(
-                f"the reversal of the last return alone has an IC of {reversal.head.ic:.3f}: bid-ask bounce makes that"
-                " without being tradable"
-            )
-    out.append(
-        "symbols chosen with today's knowledge (survivors) flatter every forecast, and each further look at this test"
-        " part makes a lucky pass more likely; neither is corrected for here"
+    if not reversal or not reversal.head or not model.head or not reversal.head.ic_p < LEVEL:
+        return ()
+    slope = sum(value for name, value in fitted["last return"].weights.items() if name != "intercept")
+    if slope >= 0.0 or not reversal.head.ic >= 0.5 * model.head.ic > 0.0:
+        return ()
+    return (
+        f"the reversal of the last return alone has an IC of {reversal.head.ic:.3f}: bid-ask bounce makes that without"
+        " being tradable",
     )
-    return tuple(out)
 
 
 def _fits(bundle: ModelBundle, data: Dataset) -> None:

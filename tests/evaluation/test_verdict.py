@@ -187,6 +187,15 @@ def test_the_reversal_of_the_last_return_is_warned_of_as_bounce() -> None:
     assert not any("bounce" in line for line in judge(sample, [momentum]).warnings)
 
 
+def test_an_edge_across_breaks_alone_is_said_to_be_one() -> None:
+    sample = panel(4, sessions=60)
+    noise = np.random.default_rng(1).standard_normal(sample.rows)
+    found = judge(sample.with_forecast(np.where(sample.kind_M == 1, 0.15 * sample.y_M + noise, 0.01 * noise)))
+    assert found.verdict == "EDGE"
+    assert "within sessions alone it is -0.018" in found.sentence
+    assert "alone" not in judge(panel(5, ic=0.1)).sentence
+
+
 def test_it_says_when_a_baseline_is_better() -> None:
     sample = panel(3, ic=0.12)
     blurred = sample.pred_M + 3 * sample.pred_M.std() * np.random.default_rng(0).standard_normal(sample.rows)
