@@ -56,12 +56,35 @@ def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTabl
     return table
 
 
-def scan_table(folder: Path, name: str, version: int | datetime | None = None) -> pl.LazyFrame:
-    """Rows of the table `name` under `folder`, unsorted; no rows where it does not exist. Errors as `open_table`."""
+def scan_table(
+    folder: Path,
+    name: str,
+    version: int | datetime | None = None,
+    *,
+    first: str | None = None,
+    last: str | None = None,
+) -> pl.LazyFrame:
+    """Rows of the table `name` under `folder`, unsorted, without `month`; no rows where it does not exist.
+
+    Files of months before `first` or after `last` (2025-06) are not opened. Errors as `open_table`.
+    """
+    columns = {column: dtype for column, dtype in SCHEMAS[name].items() if column != MONTH}
     table = open_table(folder / name, version)
-    if table is None:
-        return pl.LazyFrame(schema=SCHEMAS[name])
-    return pl.scan_delta(table).select(SCHEMAS[name].keys())
+    # Not pl.scan_delta: it takes percent-encoded paths for real ones (folders with blanks or umlauts), and looks for
+    # partitions in every folder above that has a "=" in its name.
+    depth = 2 if name == BARS else 1
+    files = [] if table is None else [uri.rsplit("/", depth)[1:] for uri in table.file_uris()]
+    if name == BARS:
+        months = [parts[0].removeprefix(f"{MONTH}=") for parts in files]
+        files = [
+            parts
+            for parts, month in zip(files, months, strict=True)
+            if (first is None or month >= first) and (last is None or month <= last)
+        ]
+    if not files:
+        return pl.LazyFrame(schema=columns)
+    paths = sorted(folder.joinpath(name, *parts) for parts in files)
+    return pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(columns)
 
 
 def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:
