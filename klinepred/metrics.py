@@ -100,7 +100,7 @@ def rank_ic(pred_N: Floats, y_N: Floats) -> float:
 
 def average_ranks(x_N: Floats) -> npt.NDArray[np.float64]:
     """Ranks from 1 to N; equal values share the mean of their ranks."""
-    return group_ranks(x_N, np.zeros(len(x_N), dtype=np.int64))
+    return group_ranks(x_N, np.zeros(len(x_N), dtype=np.uint16))
 
 
 def group_ranks(x_N: Floats, group_N: Ints) -> npt.NDArray[np.float64]:
@@ -152,27 +152,33 @@ def group_ic(pred_N: Floats, y_N: Floats, group_N: Ints, *, rank: bool = True, m
     """
     pred_N, y_N = _pair(pred_N, y_N)
     code_G, index_N = np.unique(group_N, return_inverse=True)
-    groups = len(code_G)
-    size_G = np.bincount(index_N, minlength=groups)
     if rank:
-        middle_N = ((size_G + 1) / 2.0)[index_N]
-        a_N, b_N = group_ranks(pred_N, index_N) - middle_N, group_ranks(y_N, index_N) - middle_N
-    else:
-        a_N, b_N = _group_centred(pred_N, index_N, size_G), _group_centred(y_N, index_N, size_G)
+        pred_N, y_N = group_ranks(pred_N, index_N), group_ranks(y_N, index_N)
+    ic_G = group_correlation(pred_N, y_N, index_N, groups=len(code_G), min_size=min_size)
+    return GroupIC(code_G=code_G.astype(np.int64), size_G=np.bincount(index_N, minlength=len(code_G)), ic_G=ic_G)
+
+
+def group_correlation(
+    a_N: Floats, b_N: Floats, index_N: Ints, *, groups: int, min_size: int = 5
+) -> npt.NDArray[np.float64]:
+    """Pearson correlation within each of the groups 0 .. `groups` - 1, [G]; NaN as in `GroupIC`."""
+    size_G = np.bincount(index_N, minlength=groups)
+    a_N, b_N = _group_centred(a_N, index_N, size_G), _group_centred(b_N, index_N, size_G)
     cross_G = np.bincount(index_N, weights=a_N * b_N, minlength=groups)
     scale_G = np.sqrt(
         np.bincount(index_N, weights=a_N * a_N, minlength=groups)
         * np.bincount(index_N, weights=b_N * b_N, minlength=groups)
     )
     defined_G = (size_G >= max(min_size, MIN_ROWS)) & (scale_G > 0.0)
-    ic_G = np.divide(cross_G, scale_G, out=np.full(groups, np.nan), where=defined_G)
-    return GroupIC(code_G=code_G.astype(np.int64), size_G=size_G.astype(np.int64), ic_G=np.clip(ic_G, -1.0, 1.0))
+    ic_G: npt.NDArray[np.float64] = np.divide(cross_G, scale_G, out=np.full(groups, np.nan), where=defined_G)
+    return ic_G.clip(-1.0, 1.0)
 
 
 def _group_centred(x_N: Floats, index_N: Ints, size_G: Ints) -> npt.NDArray[np.float64]:
     mean_G = np.bincount(index_N, weights=x_N, minlength=len(size_G)) / np.maximum(size_G, 1)
-    centred_N = x_N - mean_G[index_N]
-    centred_N[np.abs(centred_N) <= 1e-12 * np.abs(mean_G)[index_N]] = 0.0  # a constant group stays exactly constant
+    mean_N = mean_G[index_N]
+    centred_N = x_N - mean_N
+    centred_N[np.abs(centred_N) <= 1e-12 * np.abs(mean_N)] = 0.0  # a constant group stays exactly constant
     return centred_N
 
 

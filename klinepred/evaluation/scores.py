@@ -18,7 +18,7 @@ from klinepred.evaluation.significance import (
     estimate,
     ratio_repeats,
 )
-from klinepred.metrics import average_ranks, group_ic, hit_rate, ic, mse, r2_against_zero
+from klinepred.metrics import average_ranks, group_correlation, group_ranks, hit_rate, ic, mse, r2_against_zero
 
 CLIP: Final = 6.0
 """`*_clipped` scores have the outcome (never the forecast) clipped at this many units of volatility."""
@@ -105,10 +105,10 @@ def score_all(sample: Sample, forecasts: dict[str, np.ndarray], *, draws_BS: np.
         mask_M = sample.of(steps)
         if not mask_M.any():
             continue
-        for target in targets:
-            grader = _Grader(sample, mask_M, target=target, steps=steps, draws_BS=draws_BS)
-            for name, pred_M in forecasts.items():
-                found[name][target, steps] = grader.grade(pred_M[mask_M])
+        grader = _Grader(sample, steps, targets=targets, draws_BS=draws_BS)
+        for name, pred_M in forecasts.items():
+            for target, graded in grader.grade(pred_M[mask_M]).items():
+                found[name][target, steps] = graded
     out = {}
     for name, table in found.items():
         keys = [(target, steps) for target in targets for steps in STEPS if (target, steps) in table]
@@ -134,25 +134,35 @@ def gain(better: Scored, worse: Scored) -> Estimate:
 
 
 class _Grader:
-    """What all forecasts of one selection and one target share: outcomes, their ranks, sessions."""
+    """What all forecasts of one selection share: outcomes, their ranks, sessions, bars."""
 
-    def __init__(self, sample: Sample, mask_M: np.ndarray, *, target: str, steps: str, draws_BS: np.ndarray) -> None:
-        self.target, self.steps, self.draws_BS = target, steps, draws_BS
-        self.y_M = sample.outcome(target)[mask_M]
-        self.clipped_M = np.clip(self.y_M, -CLIP, CLIP)
-        self.rank_M = average_ranks(self.y_M)
-        self.session_M, self.bar_M = sample.session_M[mask_M], sample.bar_M[mask_M]
+    def __init__(self, sample: Sample, steps: str, *, targets: tuple[str, ...], draws_BS: np.ndarray) -> None:
+        mask_M = sample.of(steps)
+        self.steps, self.draws_BS, self.all = steps, draws_BS, draws_BS.shape[1]
+        self.session_M = sample.session_M[mask_M]
         self.present = int(np.unique(self.session_M).size)
-        self.all = draws_BS.shape[1]
+        first_G, self.bar_M = np.unique(sample.bar_M[mask_M], return_index=True, return_inverse=True)[1:]
+        self.session_G = self.session_M[first_G]  # a bar lies in one session
+        self.y = {target: sample.outcome(target)[mask_M] for target in targets}
+        self.rank = {target: average_ranks(y_M) for target, y_M in self.y.items()}
+        self.bar_rank = {target: group_ranks(rank_M, self.bar_M) for target, rank_M in self.rank.items()}
 
-    def grade(self, pred_M: np.ndarray) -> tuple[Score, Estimate, np.ndarray]:
-        y_M, rank_M = self.y_M, average_ranks(pred_M)
+    def grade(self, pred_M: np.ndarray) -> dict[str, tuple[Score, Estimate, np.ndarray]]:
+        rank_M = average_ranks(pred_M)
+        bar_rank_M = group_ranks(rank_M, self.bar_M)
+        return {target: self._grade(target, pred_M, rank_M, bar_rank_M) for target in self.y}
+
+    def _grade(
+        self, target: str, pred_M: np.ndarray, rank_M: np.ndarray, bar_rank_M: np.ndarray
+    ) -> tuple[Score, Estimate, np.ndarray]:
+        y_M = self.y[target]
+        clipped_M = np.clip(y_M, -CLIP, CLIP)
         hits = hit_rate(pred_M, y_M)
         pooled, repeats_B = self._correlated(pred_M, y_M)
-        ranked, _ = self._correlated(rank_M, self.rank_M)
-        across, bars = self._across(pred_M)
+        ranked, _ = self._correlated(rank_M, self.rank[target])
+        across, bars = self._across(bar_rank_M, self.bar_rank[target])
         score = Score(
-            target=self.target,
+            target=target,
             steps=self.steps,
             rows=int(y_M.size),
             sessions=self.present,
@@ -161,9 +171,9 @@ class _Grader:
             ic=pooled.value,
             ic_se=pooled.se,
             ic_p=pooled.p_above(),
-            mse_clipped=mse(pred_M, self.clipped_M),
-            r2_clipped=r2_against_zero(pred_M, self.clipped_M),
-            ic_clipped=ic(pred_M, self.clipped_M),
+            mse_clipped=mse(pred_M, clipped_M),
+            r2_clipped=r2_against_zero(pred_M, clipped_M),
+            ic_clipped=ic(pred_M, clipped_M),
             rank_ic=ranked.value,
             rank_ic_se=ranked.se,
             cs_rank_ic=across.value,
@@ -180,13 +190,11 @@ class _Grader:
         repeats_B = correlation_repeats(sums_S6, self.draws_BS)
         return estimate(ic(a_M, b_M), repeats_B, sessions=self.present), repeats_B
 
-    def _across(self, pred_M: np.ndarray) -> tuple[Estimate, int]:
-        bars = group_ic(pred_M, self.y_M, self.bar_M)
-        known_G = np.isfinite(bars.ic_G)
-        first_M = np.zeros(int(bars.code_G.max()) + 1, dtype=np.int64)
-        first_M[self.bar_M] = self.session_M  # a bar lies in one session
-        session_G = first_M[bars.code_G[known_G]]
-        total_S = np.bincount(session_G, weights=bars.ic_G[known_G], minlength=self.all)
-        count_S = np.bincount(session_G, minlength=self.all).astype(np.float64)
+    def _across(self, a_M: np.ndarray, b_M: np.ndarray) -> tuple[Estimate, int]:
+        ic_G = group_correlation(a_M, b_M, self.bar_M, groups=self.session_G.size)
+        known_G = np.isfinite(ic_G)
+        total_S = np.bincount(self.session_G[known_G], weights=ic_G[known_G], minlength=self.all)
+        count_S = np.bincount(self.session_G[known_G], minlength=self.all).astype(np.float64)
         repeats_B = ratio_repeats(total_S, count_S, self.draws_BS)
-        return estimate(bars.mean, repeats_B, sessions=int((count_S > 0).sum())), int(known_G.sum())
+        mean = float(ic_G[known_G].mean()) if known_G.any() else float("nan")
+        return estimate(mean, repeats_B, sessions=int((count_S > 0).sum())), int(known_G.sum())
