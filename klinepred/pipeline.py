@@ -156,14 +156,16 @@ def evaluate_model(
 
 def _record(evaluation: Evaluation, bundle: ModelBundle, space: Workspace, report: Path) -> None:
     """Verdict, scores and report into the run the model came from; a run that is gone is only warned of."""
+    from klinepred.evaluation.picture import draw_evaluation
     from klinepred.training.review import add_to_run
 
+    picture = draw_evaluation(evaluation, report.with_name("evaluation.png"))
     found = add_to_run(
         space,
         bundle.run_id,
         metrics=evaluation.metrics(),
         tags={"verdict": evaluation.verdict, "verdict_sentence": evaluation.sentence},
-        files={"report": report},
+        files={"report": report} | ({"plots": picture} if picture else {}),
     )
     if not found:
         log.warning("run %s of this model is not in the MLflow store: its verdict is not recorded there", bundle.run_id)
