@@ -88,7 +88,9 @@ def _loss(history: Mapping[str, Series]) -> dict[str, Any]:
         if pairs:
             line = _line(title, [step for step, _ in pairs], [_finite(value) for _, value in pairs], colour)
             traces.append({**line, "mode": "lines+markers"})
-    return _figure("Loss by epoch", traces, x="epoch", y="loss")
+    figure = _figure("Loss by epoch", traces, x="epoch", y="loss")
+    figure["layout"]["xaxis"]["dtick"] = max(1, len(history["val_loss"]) // 10)
+    return figure
 
 
 def _line(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, dash: str = "solid") -> dict[str, Any]:
