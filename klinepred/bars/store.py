@@ -14,7 +14,7 @@ from klinepred.bars.tables import BARS, MONTH, QUARANTINE, SYMBOLS
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
-from klinepred.schema import BAR_SCHEMA, CALENDAR, TS, Bars
+from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS, Bars
 
 
 def scan_bars(
@@ -48,13 +48,12 @@ def scan_bars(
         The store is empty, has not this version, or lacks one of `symbols`.
     """
     _need(space)
-    rows = tables.scan_table(space.data, BARS, as_of)
+    rows = _rows(space, start, end, as_of)
     clocks = stored_clocks(space)
     if symbols is not None:
         _known(space, list(symbols), as_of)
         rows = rows.filter(pl.col("symbol").is_in(list(symbols)))
         clocks = {name: clocks[name] for name in dict.fromkeys(symbols)}
-    rows = _within(rows, start, end)
     named = {name: str(clock) for name, clock in clocks.items()}
     calendar = pl.col("symbol").replace_strict(
         pl.Series(list(named), dtype=pl.String), pl.Series(list(named.values()), dtype=pl.String)
@@ -102,7 +101,7 @@ def read_overlap(space: Workspace, received: pl.DataFrame) -> pl.DataFrame:
     if received.is_empty():
         return pl.DataFrame(schema=BAR_SCHEMA)
     low, high = received.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
-    rows = _within(tables.scan_table(space.data, BARS), low, high, closed=True)
+    rows = _rows(space, low, high + BAR)
     symbols = received.get_column("symbol").unique().to_list()
     return rows.filter(pl.col("symbol").is_in(symbols)).select(*BAR_SCHEMA).collect()
 
@@ -173,14 +172,16 @@ def _box(symbols: Sequence[str], low: datetime, high: datetime) -> str:
     )
 
 
-def _within(rows: pl.LazyFrame, start: datetime | None, end: datetime | None, *, closed: bool = False) -> pl.LazyFrame:
+def _rows(
+    space: Workspace, start: datetime | None, end: datetime | None, as_of: int | datetime | None = None
+) -> pl.LazyFrame:
+    """Stored rows with `start <= ts < end`; only the files of their months are opened."""
+    first, last = (None if stamp is None else f"{_utc(stamp):%Y-%m}" for stamp in (start, end))
+    rows = tables.scan_table(space.data, BARS, as_of, first=first, last=last)
     if start is not None:
-        low = pl.lit(start).cast(TS)
-        rows = rows.filter((pl.col(MONTH) >= f"{_utc(start):%Y-%m}") & (pl.col("ts") >= low))
+        rows = rows.filter(pl.col("ts") >= pl.lit(start).cast(TS))
     if end is not None:
-        high = pl.lit(end).cast(TS)
-        before = pl.col("ts") <= high if closed else pl.col("ts") < high
-        rows = rows.filter((pl.col(MONTH) <= f"{_utc(end):%Y-%m}") & before)
+        rows = rows.filter(pl.col("ts") < pl.lit(end).cast(TS))
     return rows
 
 

@@ -84,7 +84,7 @@ def scan_table(
     if not files:
         return pl.LazyFrame(schema=columns)
     paths = sorted(folder.joinpath(name, *parts) for parts in files)
-    return pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(columns)
+    return pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(*columns)
 
 
 def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:

@@ -84,13 +84,13 @@ def command(
     from klinepred.bars.ingest import ingest
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
-    run = read_pipeline(pipeline, overrides, space)
+    chosen = "files" if paths else source
+    run = read_pipeline(pipeline, (*overrides, *([f'data.source="{chosen}"'] if chosen else [])), space)
     if paths and source not in (None, "files"):
         raise UsageError(
             f"--source {source}", expected="no PATH with it", got=f"{len(paths)} paths", do="leave one of them away"
         )
     changes: dict[str, Any] = {
-        "source": "files" if paths else source,
         "paths": paths or None,
         "symbols": parse_symbols(symbols) or (() if paths else None),
         "start": _day(start, "--start"),

@@ -256,3 +256,12 @@ def test_a_disk_without_room_is_said_before_writing(tmp_path: Path, monkeypatch:
     with pytest.raises(StoreError, match="No space left"):
         _take(Workspace(tmp_path), walk(["A"]))
     assert not any(tmp_path.glob("data/**/*.parquet"))
+
+
+@pytest.mark.parametrize("name", ["kline été/№ 1", "100% a#b?c", "run=3/month=1999-01", "a'b\"c"])
+def test_a_workspace_of_any_name_works(tmp_path: Path, name: str) -> None:
+    space, frame = Workspace(tmp_path / name), walk(["A"], days=40)
+    _take(space, frame.head(500))
+    report = _take(space, frame)
+    assert (report.symbols[0].new, report.symbols[0].unchanged) == (frame.height - 500, 500)
+    assert _stored(space).equals(frame)

@@ -211,9 +211,12 @@ def _read(
             skip_lines=skip,
         ).select(used)
 
+    with path.open("rb") as file:
+        quoted = b'"' in file.read(HEAD_BYTES)
     try:
-        return read(pl.Float64())
-    except (PolarsError, PanicException):  # thousands commas, words for nothing, stray quotes: read as text
+        if not quoted:  # a stray quote in a column of numbers makes polars panic
+            return read(pl.Float64())
+    except (PolarsError, PanicException):  # thousands commas, words for nothing: read as text
         pass
     try:
         return read(pl.String())
