@@ -19,7 +19,7 @@ from klinepred.cli.options import (
     set_option,
 )
 from klinepred.cli.options import start as begin
-from klinepred.cli.output import table, write_json
+from klinepred.cli.output import table, write_json, write_text
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,19 +123,15 @@ def command(
 
 def _write_table(report: IngestReport, output: Path | None) -> None:
     from klinepred.bars.report import FAILED
-    from klinepred.paths import write_atomic
 
-    text = table(report.to_frame()) + report.summary() + "\n"
+    text = table(report.to_frame(), plain=output is not None) + report.summary() + "\n"
     reasons: dict[str, int] = {}
     for row in report.symbols:
         for reason, count in row.reasons().items():
             reasons[reason] = reasons.get(reason, 0) + count
     for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
         text += f"quarantined {count:,}: {reason}\n"
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_atomic(output, text)
+    write_text(text, output=output)
     for row in report.symbols:
         if row.message:
             mark = "error: " if row.status in FAILED else ""

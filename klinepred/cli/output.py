@@ -74,6 +74,11 @@ def write_json(report: Any, *, output: Path | None = None) -> None:
     _emit((json.dumps(report, ensure_ascii=False, allow_nan=False, default=_json, indent=1) + "\n").encode(), output)
 
 
+def write_text(text: str, *, output: Path | None = None) -> None:
+    """Put `text` out as it is."""
+    _emit(text.encode(), output)
+
+
 def table(frame: pl.DataFrame, *, title: str = "", plain: bool = False) -> str:
     """`frame` as text with aligned columns, as wide as the terminal; colours only on a terminal, never when `plain`."""
     from rich.console import Console
