@@ -127,7 +127,7 @@ def fit_calibration(
     held
         Mask [N] of the calibration part.
     spare
-        Mask [N] of the validation part, taken in as well where the calibration part has too few rows of a kind (fewer than
+        Mask [N] of the validation part, taken in as well where the calibration part has too few rows of a kind (below
         100, or fewer than 40 distinct times).
     train
         Mask [N] of the train part: where both together are still too few, the spread of the raw target itself there,

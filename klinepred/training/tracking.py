@@ -179,7 +179,9 @@ class MlflowTracker:
                 self._client = MlflowClient(tracking_uri=self.uri)
                 known = self._client.get_experiment_by_name(name)
             if known is None:
-                return str(self._client.create_experiment(name, artifact_location=place))
+                # the kind makes MLflow's UI open on runs and metrics, not on traces of language models
+                kind = {"mlflow.experimentKind": "custom_model_development"}
+                return str(self._client.create_experiment(name, artifact_location=place, tags=kind))
             if known.lifecycle_stage == "deleted":
                 self._client.restore_experiment(known.experiment_id)
             return str(known.experiment_id)
