@@ -103,7 +103,7 @@ def show(model: str | None, form: str, output: Path | None, workspace: Path, qui
     folder = _folder(space, model)
     found = read_table(folder)
     if form == "json":
-        write_json({"model": folder.name, "folder": folder, **found}, output=output)
+        write_json({"name": folder.name, "folder": folder, **found}, output=output)
         return 0
     import polars as pl
 
