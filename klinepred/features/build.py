@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 import polars as pl
 
 from klinepred.calendar import place
 from klinepred.errors import FeatureError
+from klinepred.features import price, trend, volatility, volume
 from klinepred.features.clock import CLOCK
-from klinepred.features.cross import CROSS, cross_columns
-from klinepred.features.prepare import prepare
+from klinepred.features.cross import CROSS, CROSS_INPUT, cross_columns
+from klinepred.features.prepare import ROW, prepare
 from klinepred.features.price import PRICE
-from klinepred.features.spec import FeatureSet
+from klinepred.features.spec import Feature, FeatureSet
 from klinepred.features.trend import TREND
 from klinepred.features.volatility import VOLATILITY
 from klinepred.features.volume import VOLUME
@@ -22,6 +24,12 @@ from klinepred.schema import BAR_SCHEMA, CALENDAR, Bars
 
 F50: Final = FeatureSet("f50", (*PRICE, *TREND, *VOLATILITY, *VOLUME, *CLOCK, *CROSS))
 """The default set: price 12, trend 12, volatility 9, volume 8, session clock 5, cross-section 4."""
+
+SHARED: Final = tuple(
+    {name: column for level in levels if level for name, column in level.items()}
+    for levels in zip_longest(price.SHARED, trend.SHARED, volatility.SHARED, volume.SHARED)
+)
+"""What the expressions share, level by level."""
 
 FEATURE_SETS: Final = {F50.name: F50}
 """Sets by name, as pipelines and bundles name them."""
@@ -82,23 +90,43 @@ def build_features(
     _on_grid(placed)
     calendars = {s: str(c) for s, c in placed.select("symbol", CALENDAR).unique(maintain_order=True).iter_rows()}
     members = tuple(universe) if universe is not None else tuple(sorted(calendars))
-    own = [feature.column() for feature in features.features if feature.family != "cross"]
-    across = [feature.column() for feature in features.features if feature.family == "cross"]
-    parts = [_one_symbol(part, own) for part in placed.partition_by("symbol", maintain_order=True)]
-    joined = pl.concat(parts) if parts else _one_symbol(placed, own)
-    crossed = cross_columns(joined, universe=members)
-    inner = ["symbol", "_z", "_market", "_rank"]
-    sides = [part.select(across) for part in crossed.select(inner).partition_by("symbol", maintain_order=True)]
-    side = pl.concat(sides) if sides else crossed.select(inner).select(across)
-    whole = pl.concat([joined, side], how="horizontal")
-    frame = whole.select("symbol", "ts", "close", *(pl.col(name).cast(pl.Float32) for name in features.names))
-    # a Float64 beyond Float32 becomes infinite in the cast
-    frame = frame.with_columns(pl.when(pl.col(name).is_finite()).then(name).alias(name) for name in features.names)
-    return FeatureFrame(frame, features, members, calendars)
+    return FeatureFrame(_compute(placed, features, members, pl.Float32()), features, members, calendars)
 
 
-def _one_symbol(bars: pl.DataFrame, columns: list[pl.Expr]) -> pl.DataFrame:
-    return prepare(bars).select("symbol", "ts", "close", *columns)
+def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...], dtype: pl.DataType) -> pl.DataFrame:
+    """symbol, ts, close, the set's columns as `dtype`; all arithmetic is in Float64."""
+    own = tuple(feature for feature in features.features if feature.family != "cross")
+    across = tuple(feature for feature in features.features if feature.family == "cross")
+    parts = placed.partition_by("symbol", maintain_order=True) if placed.height else [placed]
+    frame = pl.concat([_own_columns(part, own, dtype) for part in parts])
+    if across:
+        crossed = cross_columns(frame, universe=members)
+        parts = crossed.partition_by("symbol", maintain_order=True) if crossed.height else [crossed]
+        sides = [_masked(part.select("_row", *_raw(across)), across, dtype) for part in parts]
+        frame = pl.concat([frame, pl.concat(sides)], how="horizontal")
+    return frame.select("symbol", "ts", "close", *features.names)
+
+
+def _own_columns(bars: pl.DataFrame, features: tuple[Feature, ...], dtype: pl.DataType) -> pl.DataFrame:
+    """Features of one symbol from its own bars, and what the cross-section reads."""
+    table = prepare(bars)
+    for level in SHARED:
+        table = table.with_columns(**level)
+    values = table.select("symbol", "ts", "close", "_row", *_raw(features), **CROSS_INPUT)
+    return _masked(values, features, dtype)
+
+
+def _raw(features: tuple[Feature, ...]) -> list[pl.Expr]:
+    return [feature.expression.alias(feature.name) for feature in features]
+
+
+def _masked(values: pl.DataFrame, features: tuple[Feature, ...], dtype: pl.DataType) -> pl.DataFrame:
+    """Cast, then null what is not finite (a Float64 beyond Float32 among it) or not to be shown yet."""
+    cast = values.with_columns(pl.col(feature.name).cast(dtype) for feature in features)
+    return cast.with_columns(
+        pl.when(pl.col(feature.name).is_finite() & ROW.ge(feature.first_value)).then(feature.name).alias(feature.name)
+        for feature in features
+    )
 
 
 def _on_grid(placed: pl.DataFrame) -> None:

@@ -9,11 +9,14 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from klinepred.features.prepare import SIGMA_BARS, SIGMA_LEAST, mean
+from klinepred.features.prepare import SIGMA_BARS, SIGMA_LEAST, S, back, mean
 from klinepred.features.spec import Feature
 
 QUORUM: Final = 5
 """Symbols of the universe with a value at one time that a cross-section needs; below it features are neutral."""
+
+CROSS_INPUT: Final = {"_z": back(1) / S, "_z_12": back(12) / (S * 12**0.5)}
+"""price__return_1 and price__return_12 in Float64: what the cross-section reads of each symbol."""
 
 _Z: Final = pl.col("_z")
 _MARKET: Final = pl.col("_market")
@@ -69,25 +72,20 @@ CROSS: Final = (
 
 
 def cross_columns(frame: pl.DataFrame, *, universe: tuple[str, ...]) -> pl.DataFrame:
-    """Add `_z`, `_market`, `_rank`: one time at a time over the symbols of the universe alone.
+    """Add `_market` and `_rank`: one time at a time over the symbols of the universe alone.
 
     Sums run over the symbols in their sorted order, in Float64: the same bits whatever else is in the frame.
 
     Parameters
     ----------
     frame
-        symbol, ts, price__return_1, price__return_12 (Float64), sorted by symbol and ts.
+        symbol, ts and the columns of `CROSS_INPUT` (Float64), sorted by symbol and ts.
     """
     member_N = frame.get_column("symbol").is_in(list(universe)).to_numpy()
     _, time_N = np.unique(frame.get_column("ts").to_physical().to_numpy(), return_inverse=True)
-    z_N = frame.get_column("price__return_1").to_numpy()
-    market_N = _means(z_N, time_N, member_N)
-    rank_N = _ranks(frame.get_column("price__return_12").to_numpy(), time_N, member_N)
-    return frame.with_columns(
-        _z=pl.col("price__return_1"),
-        _market=pl.Series(market_N, nan_to_null=True),
-        _rank=pl.Series(rank_N, nan_to_null=True),
-    )
+    market_N = _means(frame.get_column("_z").to_numpy(), time_N, member_N)
+    rank_N = _ranks(frame.get_column("_z_12").to_numpy(), time_N, member_N)
+    return frame.with_columns(_market=pl.Series(market_N, nan_to_null=True), _rank=pl.Series(rank_N, nan_to_null=True))
 
 
 def _means(value_N: np.ndarray, time_N: np.ndarray, member_N: np.ndarray) -> np.ndarray:

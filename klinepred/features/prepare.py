@@ -14,37 +14,64 @@ FLOOR: Final = 1e-6
 # The names below are the vocabulary of the feature files.
 O, H, L, C, V = (pl.col(name) for name in ("open", "high", "low", "close", "volume"))  # noqa: E741
 LOG_C: Final = pl.col("_log_c")
+STEP: Final = pl.col("_step")
 R: Final = pl.col("_r")
 S: Final = pl.col("_s")
 BAR: Final = pl.col("bar")
+ROW: Final = pl.col("_row")
+TYPICAL: Final = pl.col("_typical")
+WIDTH: Final = pl.col("_width")
+ATR: Final = pl.col("_atr")
+# TA-Lib takes sums below 1e-14, money flow below 1, for zero. Scaled by powers of two, which leaves every bit of a
+# ratio as it is, no price or volume is that small.
+LARGE: Final = 2.0**40
+BIG_H, BIG_L, BIG_C, BIG_V = H * LARGE, L * LARGE, C * LARGE, V * LARGE**2
 
 
 def prepare(bars: pl.DataFrame) -> pl.DataFrame:
     """Add what many features share.
 
-    `_log_c`: log close. `_r`: one-bar log return, null on the first bar of a stretch of trading and after a missing
-    bar. `_s`: root mean square of `_r` over the last 78 bars (at least 26 of them known), null below `FLOOR`.
-    `_gap`: on the first bar of a session, the log return from the bar before to its open, in units of 8 `_s` there.
+    `_row`: 1 on the symbol's first bar. `_log_c`: log close; `_step`: its change since the bar before, whatever lies
+    between. `_r`: one-bar log return, null on the first bar of a stretch of trading and after a missing bar. `_s`: root
+    mean square of `_r` over the last 78 bars (at least 26 of them known), null below `FLOOR`. `_typical`: mean of high,
+    low, close. `_width`: high - low, null on a flat bar. `_moved_…`: `_row` of the last change, see `moved`.
+
+    Parameters
+    ----------
+    bars
+        Bars of one symbol in time order with the columns of `klinepred.calendar.place`.
     """
-    log_c = pl.col("close").log()
     linked = (pl.col("slot") == pl.col("slot").shift(1) + 1) & (pl.col("segment") == pl.col("segment").shift(1))
     return (
-        bars.with_columns(_log_c=log_c)
-        .with_columns(_r=pl.when(linked).then(LOG_C - LOG_C.shift(1)))
+        bars.with_columns(
+            _row=pl.int_range(1, pl.len() + 1),
+            _log_c=C.log(),
+            _linked=linked,
+            _typical=(H + L + C) / 3.0,
+            _width=pl.when(H > L).then(H - L),
+        )
+        .with_columns(
+            _step=LOG_C - LOG_C.shift(1),
+            _moved_c=_last_change(C),
+            _moved_hl=_last_change(H, L),
+            _moved_typical=_last_change(TYPICAL),
+        )
+        .with_columns(_r=pl.when("_linked").then(STEP))
         .with_columns(_s=root_mean_square(R, SIGMA_BARS, least=SIGMA_LEAST))
         .with_columns(_s=pl.when(S >= FLOOR).then(S))
-        .with_columns(_gap=pl.when(BAR == 0).then((O / C.shift(1)).log() / (S.shift(1) * 8.0)))
     )
 
 
 def mean(value: pl.Expr, bars: int, *, least: int | None = None) -> pl.Expr:
     """Trailing mean over the last `bars` rows, nulls left out, null with fewer than `least` (default: all) known.
 
-    polars sums columns with and without nulls in two ways that differ in the last bit; the first row is made null, so
-    that a null in the future cannot choose the way for the past.
+    Parameters
+    ----------
+    value
+        Either never null, or null on the first row at least: polars sums columns with and without nulls in two ways
+        that may differ in the last bit, and a null in the future must not choose the way for the past.
     """
-    one_way = pl.when(pl.int_range(pl.len()) > 0).then(value)
-    return one_way.rolling_mean(bars, min_samples=bars if least is None else least)
+    return value.rolling_mean(bars, min_samples=bars if least is None else least)
 
 
 def root_mean_square(value: pl.Expr, bars: int, *, least: int | None = None) -> pl.Expr:
@@ -52,11 +79,25 @@ def root_mean_square(value: pl.Expr, bars: int, *, least: int | None = None) -> 
     return mean(value**2, bars, least=least).clip(lower_bound=0.0).sqrt()
 
 
-def deviation(value: pl.Expr, bars: int, *, least: int | None = None) -> pl.Expr:
-    """Population standard deviation over the last `bars` rows, 0 where rounding would make it negative."""
-    first = mean(value, bars, least=least)
-    spread = mean(value**2, bars, least=least) - first**2
-    return pl.when(spread > 1e-12 * first**2).then(spread).sqrt()
+def moved(what: str, bars: int) -> pl.Expr:
+    """True where c, h or l (`hl`), or (h + l + c) / 3 (`typical`) is not the same on all of the last `bars` rows."""
+    return ROW - pl.col(f"_moved_{what}") < bars - 1
+
+
+def _last_change(*values: pl.Expr) -> pl.Expr:
+    changed = pl.any_horizontal(value.ne(value.shift(1)) for value in values)
+    return pl.when(changed).then(ROW).forward_fill()
+
+
+def spread(square: pl.Expr, first: pl.Expr) -> pl.Expr:
+    """Population standard deviation from the mean of squares and the mean; null where it is rounding alone."""
+    variance = square - first**2
+    return pl.when(variance > 1e-12 * square).then(variance).sqrt()
+
+
+def tilt(one: pl.Expr, two: pl.Expr) -> pl.Expr:
+    """(a - b) / (a + b) of two that are not negative: the hyperbolic tangent of half the log of a / b."""
+    return (one - two) / (one + two)
 
 
 def back(bars: int) -> pl.Expr:

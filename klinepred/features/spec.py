@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+Shared = tuple[dict[str, pl.Expr], ...]
+"""Columns that several expressions read, by name, made once; those of a level may read those of the levels before."""
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -21,7 +24,7 @@ class Feature:
         trading, s the trailing volatility (root mean square of r over 78 bars).
     expression
         Polars expression over one symbol's bars in time order (columns of `klinepred.features.prepare`), or over the
-        cross-section's columns for the family `cross`. Not finite becomes null.
+        cross-section's columns for the family `cross`. What is not finite becomes null.
     first_value
         Bars of the symbol, its own included, from which on it is shown; before that it is null.
     lookback_bars, lookback_sessions
@@ -46,12 +49,6 @@ class Feature:
     def family(self) -> str:
         """The part of the name before the double underscore."""
         return self.name.partition("__")[0]
-
-    def column(self) -> pl.Expr:
-        """The expression under its name, Float64: finite or null, null before `first_value`."""
-        value = self.expression.cast(pl.Float64)
-        shown = value.is_finite() & (pl.int_range(1, pl.len() + 1) >= self.first_value)
-        return pl.when(shown).then(value).alias(self.name)
 
 
 @dataclass(frozen=True)

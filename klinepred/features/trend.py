@@ -7,12 +7,14 @@ from typing import Final
 import polars as pl
 import polars_talib as ta
 
-from klinepred.features.prepare import LOG_C, C, H, L, S, mean
-from klinepred.features.spec import Feature
+from klinepred.features.prepare import ATR, BIG_C, BIG_H, BIG_L, LOG_C, STEP, C, H, L, S, mean, moved
+from klinepred.features.spec import Feature, Shared
 
 _TALIB = "TA-Lib"
 _WILDER = "Wilder, New Concepts in Technical Trading Systems (1978); TA-Lib"
 SLOPE_BARS: Final = 24
+STILL: Final = 156
+"""Bars without a move after which Wilder's sums of moves have all but decayed to 0/0."""
 
 
 def _ema_ratio(fast: int, slow: int, *, reach: int) -> Feature:
@@ -27,22 +29,27 @@ def _ema_ratio(fast: int, slow: int, *, reach: int) -> Feature:
     )
 
 
-def _slope_t() -> pl.Expr:
-    """t = slope / its standard error of log c on time; each window is summed afresh, so that sums do not drift."""
-    n = SLOPE_BARS
-    time = [index - (n - 1) / 2 for index in range(n)]
-    sxx = sum(step * step for step in time)
-    level = LOG_C - LOG_C.first()  # small numbers, so that the squares do not cancel
-    sxy = level.rolling_sum(n, weights=time)
-    total = level.rolling_sum(n, weights=[1.0] * n)
-    syy = (level**2).rolling_sum(n, weights=[1.0] * n) - total**2 / n
-    rest = syy - sxy**2 / sxx
-    return pl.when(rest > 1e-6 * syy).then((sxy / sxx) / (rest / (n - 2) / sxx).sqrt())
+# Least squares of log c on time over 24 bars, each window summed afresh, so that sums do not drift; the level starts
+# from 0, so that its squares do not cancel.
+_TIME: Final = [step - (SLOPE_BARS - 1) / 2 for step in range(SLOPE_BARS)]
+_ONES: Final = [1.0] * SLOPE_BARS
+_LEVEL: Final = pl.col("_level")
+SHARED: Final[Shared] = (
+    {"_level": LOG_C - LOG_C.first(), "_atr": ta.atr(H, L, C, 14), "_high_14": ta.max(H, 14), "_low_14": ta.min(L, 14)},
+    {
+        "_sxy": _LEVEL.rolling_sum(SLOPE_BARS, weights=_TIME),
+        "_sy": _LEVEL.rolling_sum(SLOPE_BARS, weights=_ONES),
+        "_syy": (_LEVEL**2).rolling_sum(SLOPE_BARS, weights=_ONES),
+    },
+)
+_R2: Final = pl.col("_sxy") ** 2 / (sum(step**2 for step in _TIME) * (pl.col("_syy") - pl.col("_sy") ** 2 / SLOPE_BARS))
 
 
-def _folded(value: pl.Expr, knee: float) -> pl.Expr:
-    """Odd, linear near 0, within +-`knee`."""
-    return value / (1.0 + (value / knee) ** 2).sqrt()
+def _folded_t(knee: float) -> pl.Expr:
+    """t / sqrt(1 + (t / knee)^2) of the slope, by the correlation: finite on a straight line too."""
+    free = SLOPE_BARS - 2
+    share = pl.when(moved("c", SLOPE_BARS)).then(_R2).clip(0.0, 1.0)
+    return pl.col("_sxy").sign() * (free * share / (1.0 - share * (1.0 - free / knee**2))).sqrt()
 
 
 TREND: Final = (
@@ -51,23 +58,23 @@ TREND: Final = (
     Feature(
         name="trend__macd_hist_12_26_9",
         formula="(MACD(12, 26) - its EMA9) / ATR14",
-        expression=ta.macd(C, 12, 26, 9).struct.field("macdhist") / ta.atr(H, L, C, 14),
+        expression=ta.macd(C, 12, 26, 9).struct.field("macdhist") / ATR,
         first_value=34,
         lookback_bars=320,
         source="Appel, Technical Analysis: Power Tools (2005); TA-Lib",
     ),
     Feature(
         name="trend__rsi_14",
-        formula="RSI14(c), Wilder's smoothing; masked while the price has not moved",
-        expression=pl.when(C.rolling_max(15) > C.rolling_min(15)).then(ta.rsi(C, 14)),
+        formula=f"RSI14(c), Wilder's smoothing; masked while c has not moved for {STILL} bars",
+        expression=pl.when(moved("c", STILL)).then(ta.rsi(BIG_C, 14)),
         first_value=15,
-        lookback_bars=260,
+        lookback_bars=420,
         source=_WILDER,
     ),
     Feature(
         name="trend__stochastic_14",
         formula="(c - lowest l of 14) / (highest h of 14 - lowest l of 14)",
-        expression=(C - L.rolling_min(14)) / (H.rolling_max(14) - L.rolling_min(14)),
+        expression=(C - pl.col("_low_14")) / (pl.col("_high_14") - pl.col("_low_14")),
         first_value=14,
         lookback_bars=14,
         source="Lane, Technical Analysis of Stocks & Commodities 2 (1984)",
@@ -75,19 +82,17 @@ TREND: Final = (
     Feature(
         name="trend__cci_20",
         formula="CCI20(h, l, c); masked where the typical price is constant",
-        expression=pl.when((H + L + C).rolling_max(20) > (H + L + C).rolling_min(20)).then(ta.cci(H, L, C, 20)),
+        expression=pl.when(moved("typical", 20)).then(ta.cci(H, L, C, 20)),
         first_value=20,
         lookback_bars=20,
         source="Lambert, Commodities (October 1980); TA-Lib",
     ),
     Feature(
         name="trend__adx_14",
-        formula="ADX14(h, l, c); masked where the bars of 14 are all alike",
-        expression=pl.when((H.rolling_max(15) > H.rolling_min(15)) | (L.rolling_max(15) > L.rolling_min(15))).then(
-            ta.adx(H, L, C, 14)
-        ),
+        formula=f"ADX14(h, l, c); masked while neither h nor l has moved for {STILL} bars",
+        expression=pl.when(moved("hl", STILL)).then(ta.adx(BIG_H, BIG_L, BIG_C, 14)),
         first_value=28,
-        lookback_bars=380,
+        lookback_bars=420,
         source=_WILDER,
     ),
     Feature(
@@ -100,8 +105,9 @@ TREND: Final = (
     ),
     Feature(
         name=f"trend__slope_t_{SLOPE_BARS}",
-        formula=f"t of the least-squares slope of log c over {SLOPE_BARS} bars, folded: t / sqrt(1 + t^2 / 25)",
-        expression=_folded(_slope_t(), 5.0),
+        formula=f"t of the least-squares slope of log c over {SLOPE_BARS} bars, folded: t / sqrt(1 + t^2 / 25);"
+        " masked while c has not moved",
+        expression=_folded_t(5.0),
         first_value=SLOPE_BARS,
         lookback_bars=SLOPE_BARS,
         source="Draper and Smith, Applied Regression Analysis (1998)",
@@ -109,7 +115,7 @@ TREND: Final = (
     Feature(
         name="trend__high_78",
         formula="log(c / highest h of 78) / (s * sqrt(78))",
-        expression=(C / H.rolling_max(78)).log() / (S * 78**0.5),
+        expression=(C / ta.max(H, 78)).log() / (S * 78**0.5),
         first_value=78,
         lookback_bars=79,
         source="George and Hwang, Journal of Finance 59 (2004)",
@@ -117,7 +123,7 @@ TREND: Final = (
     Feature(
         name="trend__low_78",
         formula="log(c / lowest l of 78) / (s * sqrt(78))",
-        expression=(C / L.rolling_min(78)).log() / (S * 78**0.5),
+        expression=(C / ta.min(L, 78)).log() / (S * 78**0.5),
         first_value=78,
         lookback_bars=79,
         source="George and Hwang, Journal of Finance 59 (2004)",
@@ -125,7 +131,7 @@ TREND: Final = (
     Feature(
         name="trend__efficiency_12",
         formula="(c - c[12 bars ago]) / sum over 12 bars of |c - c[1 bar ago]|; masked while the price has not moved",
-        expression=(LOG_C - LOG_C.shift(12)) / (12 * mean((LOG_C - LOG_C.shift(1)).abs(), 12)),
+        expression=(LOG_C - LOG_C.shift(12)) / (12.0 * mean(STEP.abs(), 12)),
         first_value=13,
         lookback_bars=13,
         source="Kaufman, Smarter Trading (1995), efficiency ratio with its sign, on log prices",

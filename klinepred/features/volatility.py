@@ -6,37 +6,47 @@ import math
 from typing import Final
 
 import polars as pl
-import polars_talib as ta
 
-from klinepred.features.prepare import SIGMA_BARS, SIGMA_LEAST, C, H, L, O, R, S, mean, root_mean_square
-from klinepred.features.spec import Feature
+from klinepred.features.prepare import ATR, SIGMA_BARS, SIGMA_LEAST, C, H, L, O, R, S, mean, root_mean_square, tilt
+from klinepred.features.spec import Feature, Shared
 
-_UP: Final = (H / O).log()
-_DOWN: Final = (L / O).log()
-_END: Final = (C / O).log()
-_SHORT: Final = root_mean_square(R, 12, least=6)
-_LOG_SHORT: Final = pl.when(_SHORT >= 1e-6).then(_SHORT).log()
+_UP, _DOWN, _END = pl.col("_up"), pl.col("_down"), pl.col("_end")
+_SHORT: Final = pl.col("_short")
+
+SHARED: Final[Shared] = (
+    {
+        "_up": (H / O).log(),
+        "_down": (L / O).log(),
+        "_end": (C / O).log(),
+        "_short": root_mean_square(R, 12, least=6),
+        "_log_s": S.log(),
+    },
+)
 
 
 def _against_s(variance: pl.Expr, bars: int) -> pl.Expr:
-    """log(root of the trailing mean of per-bar variances / s); null where that mean is not above zero."""
-    average = mean(variance, bars)
-    return (pl.when(average > 1e-14).then(average).sqrt() / S).log()
+    """log(root of the trailing mean of per-bar variances / s); not finite where that mean is not above zero."""
+    return mean(variance, bars).log() / 2.0 - pl.col("_log_s")
+
+
+def _variation() -> pl.Expr:
+    first, square = (mean(value, SIGMA_BARS, least=SIGMA_LEAST) for value in (_SHORT, _SHORT**2))
+    return (square / first**2 - 1.0).clip(0.0).sqrt()
 
 
 VOLATILITY: Final = (
     Feature(
         name="volatility__realised_78",
         formula="log s",
-        expression=S.log(),
+        expression=pl.col("_log_s"),
         first_value=27,
         lookback_bars=SIGMA_BARS + 1,
         source="Andersen and Bollerslev, International Economic Review 39 (1998)",
     ),
     Feature(
         name="volatility__short_long_12_78",
-        formula="log(root mean square of r over 12 bars / s)",
-        expression=_LOG_SHORT - S.log(),
+        formula="(q - s) / (q + s), q the root mean square of r over 12 bars (6 of them known)",
+        expression=tilt(_SHORT, S),
         first_value=27,
         lookback_bars=SIGMA_BARS + 1,
         source="Corsi, Journal of Financial Econometrics 7 (2009)",
@@ -44,7 +54,7 @@ VOLATILITY: Final = (
     Feature(
         name="volatility__parkinson_12",
         formula="log(root of mean over 12 bars of log(h/l)^2 / (4 log 2) / s)",
-        expression=_against_s((H / L).log() ** 2 / (4.0 * math.log(2.0)), 12),
+        expression=_against_s((_UP - _DOWN) ** 2 / (4.0 * math.log(2.0)), 12),
         first_value=27,
         lookback_bars=SIGMA_BARS + 1,
         source="Parkinson, Journal of Business 53 (1980)",
@@ -52,7 +62,7 @@ VOLATILITY: Final = (
     Feature(
         name="volatility__garman_klass_39",
         formula="log(root of mean over 39 bars of log(h/l)^2 / 2 - (2 log 2 - 1) log(c/o)^2 / s)",
-        expression=_against_s((H / L).log() ** 2 / 2.0 - (2.0 * math.log(2.0) - 1.0) * _END**2, 39),
+        expression=_against_s((_UP - _DOWN) ** 2 / 2.0 - (2.0 * math.log(2.0) - 1.0) * _END**2, 39),
         first_value=40,
         lookback_bars=SIGMA_BARS + 1,
         source="Garman and Klass, Journal of Business 53 (1980)",
@@ -68,7 +78,7 @@ VOLATILITY: Final = (
     Feature(
         name="volatility__atr_14",
         formula="log(ATR14 / (c s))",
-        expression=(ta.atr(H, L, C, 14) / (C * S)).log(),
+        expression=(ATR / C).log() - pl.col("_log_s"),
         first_value=27,
         lookback_bars=300,
         source="Wilder, New Concepts in Technical Trading Systems (1978); TA-Lib",
@@ -83,12 +93,8 @@ VOLATILITY: Final = (
     ),
     Feature(
         name="volatility__of_volatility_78",
-        formula="standard deviation over 78 bars of log(root mean square of r over 12 bars)",
-        expression=(
-            mean(_LOG_SHORT**2, SIGMA_BARS, least=SIGMA_LEAST) - mean(_LOG_SHORT, SIGMA_BARS, least=SIGMA_LEAST) ** 2
-        )
-        .clip(lower_bound=0.0)
-        .sqrt(),
+        formula="standard deviation / mean over 78 bars of q, the root mean square of r over 12 bars",
+        expression=_variation(),
         first_value=40,
         lookback_bars=SIGMA_BARS + 12,
         source="Corsi, Mittnik, Pigorsch and Pigorsch, Econometric Reviews 27 (2008)",
