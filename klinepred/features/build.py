@@ -102,7 +102,7 @@ def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...
     if across:
         crossed = cross_columns(frame, universe=members)
         parts = crossed.partition_by("symbol", maintain_order=True) if crossed.height else [crossed]
-        sides = [_masked(part.select("_row", *_raw(across)), across, dtype) for part in parts]
+        sides = [_masked(part.select("_row", *_raw(across)), across, dtype).drop("_row") for part in parts]
         frame = pl.concat([frame, pl.concat(sides)], how="horizontal")
     return frame.select("symbol", "ts", "close", *features.names)
 
