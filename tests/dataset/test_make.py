@@ -1,0 +1,133 @@
+"""In: feature tables of simulated symbols. Out: what a Dataset promises; nothing of the held-out rows leaks in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import polars as pl
+import pytest
+
+from klinepred.bars.check import check_bars
+from klinepred.bars.sources.simulate import simulate
+from klinepred.calendar import Clock
+from klinepred.dataset.make import Dataset, make_dataset
+from klinepred.dataset.split import PARTS
+from klinepred.errors import DatasetError
+from klinepred.features.build import FeatureFrame, build_features
+from klinepred.settings import DatasetSettings, SimulateSettings, SplitSettings
+
+END = date(2026, 3, 31)
+
+
+@pytest.fixture(scope="module")
+def table() -> FeatureFrame:
+    settings = SimulateSettings(symbols=6, start=date(2026, 1, 2), end=END, seed=3)
+    frame = pl.concat([delivery.frame for delivery in simulate(settings, clock=Clock("XNYS"))])
+    return build_features(check_bars(frame.sort("symbol", "ts"), clock=Clock("XNYS")))
+
+
+@pytest.fixture(scope="module")
+def data(table: FeatureFrame) -> Dataset:
+    return make_dataset(table, DatasetSettings())
+
+
+def test_rows_are_usable_once_the_lookback_lies_behind_them(table: FeatureFrame, data: Dataset) -> None:
+    for symbol in table.calendars:
+        rows = table.frame.filter(pl.col("symbol") == symbol)
+        kept = data.rows.filter(pl.col("symbol") == symbol)
+        first = kept["ts"][0]
+        before = rows.filter(pl.col("ts") < first)
+        sessions = before["ts"].dt.date().unique().len()
+        assert sessions == 20  # whole sessions behind the first usable bar
+        assert before.height + 1 >= table.features.lookback_bars
+        assert kept.height == rows.height - before.height
+
+
+def test_parts_follow_each_other_and_every_label_ends_inside_its_part(data: Dataset) -> None:
+    frame = data.rows.with_columns(part=pl.Series(data.part_N)).filter(pl.col("part") >= 0)
+    spans = frame.group_by("part").agg(first=pl.col("session").min(), last=pl.col("session").max()).sort("part")
+    assert spans["part"].to_list() == [0, 1, 2, 3]
+    ends = [data.split.train_end, data.split.validation_end, data.split.calibration_end]
+    for part, end in enumerate(ends):
+        # the last bar of a part's last session looks into the next part: its label belongs there
+        mine = frame.filter(pl.col("part") == part)
+        assert mine["session"].max() == end
+        last = mine.filter(pl.col("session") == end)["ts"].max()
+        assert data.rows.filter(pl.col("session") == end)["ts"].max() > last  # type: ignore[operator]
+    counts = data.counts()
+    assert list(counts) == list(PARTS)
+    assert all(count > 0 for count in counts.values())
+    assert sum(counts.values()) == int(np.isfinite(data.y_N).sum())
+
+
+def test_features_are_scaled_by_train_rows_and_finite(table: FeatureFrame, data: Dataset) -> None:
+    train = (data.rows["session"] <= data.split.train_end).to_numpy()
+    name = "volatility__realised_78"
+    index = table.features.names.index(name)
+    raw = table.frame.join(data.rows.select("symbol", "ts"), on=["symbol", "ts"], how="semi")[name].to_numpy()
+    centre, spread = raw[train].astype(float).mean(), raw[train].astype(float).std()
+    assert data.scaler.centre_F[index] == pytest.approx(centre, rel=1e-6)
+    assert data.scaler.scale_F[index] == pytest.approx(spread, rel=1e-6)
+    assert data.x_NF[:, index] == pytest.approx(np.clip((raw - centre) / spread, -6, 6), abs=1e-4)
+    assert np.isfinite(data.x_NF).all()
+    assert np.abs(data.x_NF).max() <= 6.0
+
+
+def test_held_out_rows_change_neither_scaler_nor_split_nor_train_rows(table: FeatureFrame, data: Dataset) -> None:
+    held = pl.col("ts").dt.date() > data.split.train_end
+    wild = table.frame.with_columns(
+        pl.when(held).then(1000.0).otherwise(pl.col(name)).cast(pl.Float32).alias(name) for name in table.features.names
+    )
+    other = make_dataset(replace(table, frame=wild), DatasetSettings())
+    assert other.scaler.to_dict() == data.scaler.to_dict()
+    assert other.split == data.split
+    train = data.mask("train")
+    assert np.array_equal(other.x_NF[train], data.x_NF[train])
+    assert np.array_equal(other.y_N[train], data.y_N[train])
+
+
+def test_a_model_s_scaler_and_split_are_used_as_they_are(table: FeatureFrame, data: Dataset) -> None:
+    fewer = replace(table, frame=table.frame.filter(pl.col("symbol") != "SIM003"))
+    again = make_dataset(fewer, data.settings, scaler=data.scaler, split=data.split)
+    here = (data.rows["symbol"] != "SIM003").to_numpy()
+    assert np.array_equal(again.x_NF, data.x_NF[here])
+    assert np.array_equal(again.vol_N, data.vol_N[here], equal_nan=True)
+
+
+def test_explicit_dates_part_the_rows(table: FeatureFrame) -> None:
+    split = SplitSettings(train_end=date(2026, 2, 27), validation_end=date(2026, 3, 13))
+    data = make_dataset(table, DatasetSettings(split=split))
+    assert data.split.train_end == date(2026, 2, 27)
+    assert data.split.calibration_end == date(2026, 3, 13)
+    assert data.split.validation_end == date(2026, 3, 10)  # ten sessions of validation, the last three calibrate
+
+
+def test_window_cut_owns_the_rows_that_have_a_whole_window_behind_them(table: FeatureFrame) -> None:
+    data = make_dataset(table, DatasetSettings(cut="window", window=78))
+    owned = data.sequences.owned(data.part_N.size)
+    per_symbol = data.rows.select(pl.int_range(pl.len()).over("symbol")).to_series().to_numpy()
+    assert np.array_equal(owned, per_symbol >= 77)
+
+
+def test_too_few_symbols_for_a_relative_target_say_what_to_do(table: FeatureFrame) -> None:
+    few = table.frame.filter(pl.col("symbol").is_in(["SIM001", "SIM002"]))
+    small = replace(table, frame=few, universe=("SIM001", "SIM002"))
+    with pytest.raises(DatasetError, match=r"dataset\.target=raw"):
+        make_dataset(small, DatasetSettings())
+    assert make_dataset(small, DatasetSettings(target="raw")).counts()["test"] > 0
+
+
+def test_too_little_history_is_refused_with_both_numbers(table: FeatureFrame) -> None:
+    short = replace(table, frame=table.frame.filter(pl.col("ts").dt.date() < date(2026, 1, 20)))
+    with pytest.raises(DatasetError) as caught:
+        make_dataset(short, DatasetSettings())
+    assert "420 bars and 20 finished sessions" in str(caught.value)
+    assert "got:      858 bars and 10 sessions" in str(caught.value)
+
+
+def test_too_few_sessions_for_four_parts_are_refused(table: FeatureFrame) -> None:
+    short = replace(table, frame=table.frame.filter(pl.col("ts").dt.date() < date(2026, 2, 5)))
+    with pytest.raises(DatasetError, match="8 labelled sessions"):
+        make_dataset(short, DatasetSettings())
