@@ -100,7 +100,7 @@ def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...
     parts = placed.partition_by("symbol", maintain_order=True) if placed.height else [placed]
     frame = pl.concat([_own_columns(part, own, dtype) for part in parts])
     if across:
-        crossed = cross_columns(frame, universe=members)
+        crossed = cross_columns(frame.select("symbol", "ts", "_row", *CROSS_INPUT), universe=members)
         parts = crossed.partition_by("symbol", maintain_order=True) if crossed.height else [crossed]
         sides = [_masked(part.select("_row", *_raw(across)), across, dtype).drop("_row") for part in parts]
         frame = pl.concat([frame, pl.concat(sides)], how="horizontal")
