@@ -1,0 +1,132 @@
+"""In: a simulated market. Out: the speed of `kp.train`, all included, beside a bare loop over `nn.LSTM`."""
+
+# Shapes: S sessions, B sessions of a batch, T bars, F features.
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+import torch
+
+import klinepred as kp
+from klinepred.bars.sources.simulate import simulate
+from klinepred.dataset.make import Dataset
+from klinepred.settings import SimulateSettings
+from klinepred.training.tracker import Metric
+
+
+class Recording(kp.MlflowTracker):
+    """The real tracker, which also keeps the shares that the loop measures of itself."""
+
+    def __init__(self, space: kp.Workspace, run: kp.Pipeline) -> None:
+        super().__init__(space, run)
+        self.seen: dict[str, float] = {}
+        self.spent = 0.0
+
+    def log_metrics(self, metrics: Sequence[Metric]) -> None:
+        """As the real one, timed."""
+        start = time.perf_counter()
+        super().log_metrics(metrics)
+        self.spent += time.perf_counter() - start
+        self.seen |= {metric.name: metric.value for metric in metrics}
+
+
+def market(*, symbols: int, end: date) -> Dataset:
+    """A dataset of simulated symbols."""
+    clock = kp.Clock("XNYS")
+    settings = SimulateSettings(symbols=symbols, start=date(2026, 1, 2), end=end)
+    bars = pl.concat([delivery.frame for delivery in simulate(settings, clock=clock)]).sort("symbol", "ts")
+    table = kp.build_features(kp.check_bars(bars, clock=clock))
+    return kp.make_dataset(table, kp.load_pipeline("demo").dataset)
+
+
+def ours(data: Dataset, run: kp.Pipeline) -> tuple[float, float, float]:
+    """Labelled bars per second of one epoch as the loop reports it, its loader share, the tracker's share."""
+    with tempfile.TemporaryDirectory() as folder:
+        tracker = Recording(kp.Workspace(Path(folder)), run)
+        kp.train(data, run.model, run.train, tracker=tracker)
+        seconds = data.counts()["train"] / tracker.seen["labelled_bars_per_s"]
+        share = tracker.spent / (seconds + tracker.spent) + tracker.seen["recorder_share"]
+        return tracker.seen["labelled_bars_per_s"], tracker.seen["loader_share"], share
+
+
+def bare(data: Dataset, run: kp.Pipeline) -> float:
+    """Labelled bars per second of a plain loop: resident tensors, the same batches, network sizes and AdamW."""
+    cut = data.part("train")
+    length = int(cut.length_S.max())
+    whole = cut.length_S == length
+    rows_ST = torch.from_numpy(cut.start_S[whole, None]) + torch.arange(length)
+    x_STF, y_ST = torch.from_numpy(data.x_NF)[rows_ST], torch.from_numpy(data.y_N)[rows_ST].nan_to_num()
+    torch.manual_seed(run.train.seed)
+    model = run.model
+    lstm = torch.nn.LSTM(x_STF.shape[2], model.hidden, model.layers, batch_first=True, dropout=model.dropout)
+    head = torch.nn.Sequential(
+        torch.nn.Linear(model.hidden, model.head),
+        torch.nn.GELU(),
+        torch.nn.Dropout(model.dropout),
+        torch.nn.Linear(model.head, 1),
+    )
+    weights = [*lstm.parameters(), *head.parameters()]
+    optimiser = torch.optim.AdamW(weights, lr=run.train.lr, weight_decay=run.train.weight_decay)
+    order = torch.randperm(x_STF.shape[0])
+    start = time.perf_counter()
+    for pick_B in torch.split(order, run.train.batch):
+        optimiser.zero_grad()
+        loss = (head(lstm(x_STF[pick_B])[0])[..., 0] - y_ST[pick_B]).square().mean()
+        loss.backward()
+        optimiser.step()
+    return x_STF.shape[0] * length / (time.perf_counter() - start)
+
+
+def flops_per_bar(run: kp.Pipeline, features: int) -> float:
+    """Floating-point operations of forward and backward (three times forward) for one bar, matrix products only."""
+    model, inputs, total = run.model, features, 0.0
+    for _ in range(model.layers):
+        total += 2.0 * 4.0 * model.hidden * (inputs + model.hidden)
+        inputs = model.hidden
+    return 3.0 * (total + 2.0 * model.hidden * model.head + 2.0 * model.head)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="end within two minutes on two cores")
+    parser.add_argument("--data", help="not used: the market is simulated")
+    quick = parser.parse_args().quick
+    data = market(symbols=8 if quick else 32, end=date(2026, 4, 30) if quick else date(2026, 6, 30))
+    run = kp.load_pipeline("demo", overrides=["train.epochs=1"])
+    pairs, loaders, trackers = [], [], []
+    bare(data, run)  # threads and memory are warm before the clock counts
+    for _ in range(3 if quick else 5):
+        plain = bare(data, run)
+        speed, loader, tracking = ours(data, run)
+        pairs.append((speed, plain))
+        loaders.append(loader)
+        trackers.append(tracking)
+        print(f"kp.train {speed:,.0f} bars/s, bare loop {plain:,.0f} bars/s")
+    best = statistics.median(plain for _, plain in pairs)
+    print(
+        json.dumps(
+            {
+                "vs_bare_lstm": round(statistics.median(speed / plain for speed, plain in pairs), 3),
+                "bare_gflops": round(best * flops_per_bar(run, data.x_NF.shape[1]) / 1e9, 1),
+                "loader_share": round(statistics.median(loaders), 4),
+                "tracking_share": round(statistics.median(trackers), 4),
+                "bars_per_s": round(statistics.median(speed for speed, _ in pairs)),
+                "preset": run.model.preset,
+                "threads": torch.get_num_threads(),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
