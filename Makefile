@@ -21,7 +21,7 @@ help:
 setup: $(TEST)
 
 demo: $(RUN)
-	$(BIN)/klinepred run -p demo -w demo-workspace
+	$(BIN)/klinepred run -p demo -w demo-workspace --now 2026-06-30T22:00:00Z
 
 test: $(TEST)
 	$(BIN)/ruff format --check .
