@@ -122,10 +122,13 @@ def _raw(features: tuple[Feature, ...]) -> list[pl.Expr]:
 
 def _masked(values: pl.DataFrame, features: tuple[Feature, ...], dtype: pl.DataType) -> pl.DataFrame:
     """Cast, then null what is not finite (a Float64 beyond Float32 among it) or not to be shown yet."""
-    cast = values.with_columns(pl.col(feature.name).cast(dtype) for feature in features)
+    cast = values.with_columns(pl.col(*(feature.name for feature in features)).cast(dtype))
+    by_first: dict[int, list[str]] = {}
+    for feature in features:
+        by_first.setdefault(feature.first_value, []).append(feature.name)
     return cast.with_columns(
-        pl.when(pl.col(feature.name).is_finite() & ROW.ge(feature.first_value)).then(feature.name).alias(feature.name)
-        for feature in features
+        pl.when(pl.col(*names).is_finite() & ROW.ge(first)).then(pl.col(*names)).name.keep()
+        for first, names in by_first.items()
     )
 
 
