@@ -77,6 +77,32 @@ def build_features(
     FeatureError
         A column is missing, or a bar lies where its calendar has none.
     """
+    placed = _placed(bars)
+    calendars = {s: str(c) for s, c in placed.select("symbol", CALENDAR).unique(maintain_order=True).iter_rows()}
+    members = tuple(universe) if universe is not None else tuple(sorted(calendars))
+    return FeatureFrame(_compute(placed, features, members, pl.Float32()), features, members, calendars)
+
+
+def compute_features(
+    bars: Bars | pl.LazyFrame | pl.DataFrame,
+    features: FeatureSet = F50,
+    *,
+    universe: Sequence[str] | None = None,
+    dtype: pl.DataType,
+) -> pl.DataFrame:
+    """The frame of `build_features` in another precision, such as Float64: what an audit compares.
+
+    Raises
+    ------
+    FeatureError
+        As `build_features`.
+    """
+    placed = _placed(bars)
+    members = tuple(universe) if universe is not None else tuple(sorted(placed.get_column("symbol").unique()))
+    return _compute(placed, features, members, dtype)
+
+
+def _placed(bars: Bars | pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
     table = bars.lazy().collect().sort("symbol", "ts")
     missing = [name for name in (*BAR_SCHEMA, CALENDAR) if name not in table.columns]
     if missing:
@@ -88,9 +114,7 @@ def build_features(
         )
     placed = place(table)
     _on_grid(placed)
-    calendars = {s: str(c) for s, c in placed.select("symbol", CALENDAR).unique(maintain_order=True).iter_rows()}
-    members = tuple(universe) if universe is not None else tuple(sorted(calendars))
-    return FeatureFrame(_compute(placed, features, members, pl.Float32()), features, members, calendars)
+    return placed
 
 
 def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...], dtype: pl.DataType) -> pl.DataFrame:
