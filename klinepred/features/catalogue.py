@@ -23,8 +23,8 @@ _HEAD = """\
 
 Written by `klinepred.features.catalogue.page` from the registry; a test keeps the two equal.
 
-The set `{name}` has {count} features ({counts}); fingerprint `{fingerprint}`. `klinepred features list` prints this
-catalogue, `klinepred features show` the values.
+The set `{name}`: {count} features ({counts}), fingerprint `{fingerprint}`.
+`klinepred features list` prints this catalogue, `klinepred features show` the values.
 
 * Every value at bar t is computed from bars up to and including t and is known at the close of t.
 * o, h, l, c, v are the bar's columns. r is the log return of one bar within a stretch of trading: masked on the first
