@@ -20,7 +20,7 @@ from klinepred.features.spec import Feature, FeatureSet
 from klinepred.features.trend import TREND
 from klinepred.features.volatility import VOLATILITY
 from klinepred.features.volume import VOLUME
-from klinepred.schema import BAR_SCHEMA, CALENDAR, Bars
+from klinepred.schema import BAR_SCHEMA, CALENDAR, VALUES, Bars
 
 F50: Final = FeatureSet("f50", (*PRICE, *TREND, *VOLATILITY, *VOLUME, *CLOCK, *CROSS))
 """The default set: price 12, trend 12, volatility 9, volume 8, session clock 5, cross-section 4."""
@@ -112,7 +112,7 @@ def _placed(bars: Bars | pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
             got=f"no {', '.join(missing)}",
             do="take bars from scan_bars, or make them with check_bars(frame, clock=Clock('XNYS'))",
         )
-    placed = place(table)
+    placed = place(table.cast({name: pl.Float64() for name in VALUES}))
     _on_grid(placed)
     return placed
 

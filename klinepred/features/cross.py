@@ -21,6 +21,9 @@ Flags = npt.NDArray[np.bool_]
 QUORUM: Final = 5
 """Symbols of the universe with a value at one time that a cross-section needs; below it features are neutral."""
 
+CROSS_BARS: Final = 2 * SIGMA_BARS + 1
+"""A member that misses up to half its bars has its trailing volatility by then too."""
+
 SLICE: Final = 2_000_000
 """Values of the cross-section held at once."""
 
@@ -49,7 +52,7 @@ CROSS: Final = (
         formula="mean of price__return_1 over the universe; 0 below a quorum of 5",
         expression=_MARKET.fill_null(0.0),
         first_value=27,
-        lookback_bars=SIGMA_BARS + 1,
+        lookback_bars=CROSS_BARS,
         source="Sharpe, Journal of Finance 19 (1964)",
     ),
     Feature(
@@ -57,7 +60,7 @@ CROSS: Final = (
         formula="price__return_1 - its mean over the universe; 0 below a quorum of 5",
         expression=pl.when(_MARKET.is_null()).then(0.0).otherwise(_Z - _MARKET),
         first_value=27,
-        lookback_bars=SIGMA_BARS + 1,
+        lookback_bars=CROSS_BARS,
         source="Lehmann, Quarterly Journal of Economics 105 (1990)",
     ),
     Feature(
@@ -66,7 +69,7 @@ CROSS: Final = (
         " 0 below a quorum of 5",
         expression=pl.col("_rank"),
         first_value=27,
-        lookback_bars=SIGMA_BARS + 1,
+        lookback_bars=CROSS_BARS,
         source="Jegadeesh and Titman, Journal of Finance 48 (1993)",
     ),
     Feature(
@@ -74,7 +77,7 @@ CROSS: Final = (
         formula="slope over 78 bars of price__return_1 on its mean over the universe, within +-10; 1 without a market",
         expression=_beta(),
         first_value=27,
-        lookback_bars=2 * SIGMA_BARS + 1,
+        lookback_bars=SIGMA_BARS + CROSS_BARS,
         source="Fama and MacBeth, Journal of Political Economy 81 (1973)",
     ),
 )

@@ -10,6 +10,9 @@ import polars as pl
 from klinepred.features.prepare import ATR, SIGMA_BARS, SIGMA_LEAST, C, H, L, O, R, S, mean, root_mean_square, tilt
 from klinepred.features.spec import Feature, Shared
 
+RUNG: Final = -12.0
+"""Ranges of flat bars alone are no measure: less than exp(-12) of s is the rounding of a sum, and masked."""
+
 _UP, _DOWN, _END = pl.col("_up"), pl.col("_down"), pl.col("_end")
 _SHORT: Final = pl.col("_short")
 
@@ -25,8 +28,9 @@ SHARED: Final[Shared] = (
 
 
 def _against_s(variance: pl.Expr, bars: int) -> pl.Expr:
-    """log(root of the trailing mean of per-bar variances / s); not finite where that mean is not above zero."""
-    return mean(variance, bars).log() / 2.0 - pl.col("_log_s")
+    """log(root of the trailing mean of per-bar variances / s); null below `RUNG`: rounding left by bars before."""
+    level = mean(variance, bars).log() / 2.0 - pl.col("_log_s")
+    return pl.when(level >= RUNG).then(level)
 
 
 def _variation() -> pl.Expr:
@@ -53,7 +57,7 @@ VOLATILITY: Final = (
     ),
     Feature(
         name="volatility__parkinson_12",
-        formula="log(root of mean over 12 bars of log(h/l)^2 / (4 log 2) / s)",
+        formula="log(root of mean over 12 bars of log(h/l)^2 / (4 log 2) / s); masked at mean 0",
         expression=_against_s((_UP - _DOWN) ** 2 / (4.0 * math.log(2.0)), 12),
         first_value=27,
         lookback_bars=SIGMA_BARS + 1,
@@ -61,7 +65,7 @@ VOLATILITY: Final = (
     ),
     Feature(
         name="volatility__garman_klass_39",
-        formula="log(root of mean over 39 bars of log(h/l)^2 / 2 - (2 log 2 - 1) log(c/o)^2 / s)",
+        formula="log(root of mean over 39 bars of log(h/l)^2 / 2 - (2 log 2 - 1) log(c/o)^2 / s); masked at mean 0",
         expression=_against_s((_UP - _DOWN) ** 2 / 2.0 - (2.0 * math.log(2.0) - 1.0) * _END**2, 39),
         first_value=40,
         lookback_bars=SIGMA_BARS + 1,
@@ -69,7 +73,7 @@ VOLATILITY: Final = (
     ),
     Feature(
         name="volatility__rogers_satchell_78",
-        formula="log(root of mean over 78 bars of log(h/o) log(h/c) + log(l/o) log(l/c) / s)",
+        formula="log(root of mean over 78 bars of log(h/o) log(h/c) + log(l/o) log(l/c) / s); masked at mean 0",
         expression=_against_s(_UP * (_UP - _END) + _DOWN * (_DOWN - _END), 78),
         first_value=79,
         lookback_bars=SIGMA_BARS + 1,

@@ -32,6 +32,7 @@ from klinepred.features.spec import Feature, Shared
 
 SESSIONS: Final = 20
 _IMPACT: Final = pl.col("_impact")
+_LONG: Final = mean(_IMPACT, SIGMA_BARS, least=SIGMA_LEAST)
 _FLOW: Final = pl.when(H > L).then((2.0 * C - H - L) / WIDTH).otherwise(0.0) * V
 _MEAN_V: Final = pl.col("_mean_v")
 _X, _Y = pl.col("_x"), pl.col("_y")
@@ -115,8 +116,9 @@ VOLUME: Final = (
     ),
     Feature(
         name="volume__illiquidity_12_78",
-        formula="(a - b) / (a + b), a and b the means of |r| / (c v) over 12 and 78 bars, without bars of volume 0",
-        expression=tilt(mean(_IMPACT, 12, least=6), mean(_IMPACT, SIGMA_BARS, least=SIGMA_LEAST)),
+        formula="(a - b) / (a + b), a and b the means of |r| / (c v) over 12 and 78 bars, without bars of volume 0;"
+        " masked where the price has not moved",
+        expression=pl.when(_LONG * C * _MEAN_V > 1e-9 * S).then(tilt(mean(_IMPACT, 12, least=6), _LONG)),
         first_value=28,
         lookback_bars=SIGMA_BARS + 1,
         source="Amihud, Journal of Financial Markets 5 (2002)",

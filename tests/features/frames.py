@@ -8,9 +8,8 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
-from klinepred.calendar import Clock, grid, place
-from klinepred.features.build import F50, FeatureFrame, build_features
-from klinepred.features.build import _compute as in_float64
+from klinepred.calendar import Clock, grid
+from klinepred.features.build import F50, FeatureFrame, build_features, compute_features
 from klinepred.schema import CALENDAR, PRICES
 from tests.bars.made import utc
 
@@ -53,8 +52,7 @@ def market(
 
 def float64(bars: pl.DataFrame, *, universe: Sequence[str] | None = None) -> pl.DataFrame:
     """The features before their cast to Float32."""
-    members = tuple(universe) if universe is not None else tuple(sorted(set(bars.get_column("symbol"))))
-    return in_float64(place(bars.sort("symbol", "ts")), F50, members, pl.Float64())
+    return compute_features(bars, universe=universe, dtype=pl.Float64())
 
 
 def built(bars: pl.DataFrame, *, universe: Sequence[str] | None = None) -> FeatureFrame:
@@ -83,8 +81,8 @@ def differ(
     found: dict[str, float] = {}
     for name in names:
         a, b = (frame.get_column(name).cast(pl.Float64).to_numpy() for frame in (one, two))
-        whole = (one if spread is None else spread).get_column(name).drop_nulls()
-        unit = np.maximum(np.abs(a), whole.std() or 0.0)
+        whole = (one if spread is None else spread).get_column(name).cast(pl.Float64).drop_nulls().to_numpy()
+        unit = np.maximum(np.abs(a), whole.std(ddof=1) if whole.size > 1 else 0.0)
         known = np.isfinite(a) & np.isfinite(b)
         worst = float(np.max((np.abs(a - b) / np.where(unit > 0.0, unit, 1.0))[known], initial=0.0))
         if (np.isfinite(a) != np.isfinite(b)).any():

@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from functools import partial
 from statistics import fmean
 from typing import TypeVar
 
@@ -27,7 +29,7 @@ class Tape:
     v: list[float]
     slot: list[int]
     segment: list[int]
-    session: list[object]
+    session: list[date]
     bar: list[int]
     session_bars: list[int]
 
@@ -182,7 +184,7 @@ def skew(t: Tape, i: int) -> Number:
 
 
 PLAIN: dict[str, Callable[[Tape, int], Number]] = {
-    **{f"price__return_{n}": (lambda t, i, n=n: scaled_return(t, i, n)) for n in (1, 2, 3, 6, 12, 24, 78)},
+    **{f"price__return_{n}": partial(scaled_return, bars=n) for n in (1, 2, 3, 6, 12, 24, 78)},
     "price__body": lambda t, i: ratio(t.c[i] - t.o[i], t.h[i] - t.l[i]),
     "price__upper_shadow": lambda t, i: ratio(t.h[i] - max(t.o[i], t.c[i]), t.h[i] - t.l[i]),
     "price__lower_shadow": lambda t, i: ratio(min(t.o[i], t.c[i]) - t.l[i], t.h[i] - t.l[i]),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from statistics import fmean
 
 from tests.features.slow import Number, Tape, average, last, log_of, ratio
 
 
 def same_time(t: Tape, i: int) -> Number:
-    days = sorted(set(t.session[: i + 1]))  # type: ignore[type-var]
+    days = sorted(set(t.session[: i + 1]))
     wanted = set(days[-21:-1])
     usual = average([t.v[k] for k in range(i) if t.session[k] in wanted and t.bar[k] == t.bar[i]], 1)
     return log_of(ratio(t.v[i], usual))
@@ -72,9 +71,7 @@ def price_correlation(t: Tape, i: int) -> Number:
 
 
 def weekday(t: Tape, i: int) -> Number:
-    day = t.session[i]
-    assert isinstance(day, date)
-    return (day.isoweekday() - 3) / 2.0
+    return (t.session[i].isoweekday() - 3) / 2.0
 
 
 PLAIN_VOLUME: dict[str, Callable[[Tape, int], Number]] = {

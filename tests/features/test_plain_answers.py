@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from datetime import datetime
 
 import polars as pl
 import pytest
@@ -11,7 +12,7 @@ from klinepred.calendar import place
 from klinepred.features.build import F50
 from tests.features.frames import differ, float64, market
 from tests.features.slow import PLAIN, Number, Tape, scaled_return, tape
-from tests.features.slow_volume import PLAIN_VOLUME, beta, market_return, rank, session_vwap
+from tests.features.slow_volume import PLAIN_VOLUME, beta, market_return, rank
 
 ANSWERS = {**PLAIN, **PLAIN_VOLUME}
 CROSS = ("cross__market_1", "cross__relative_1", "cross__rank_12", "cross__beta_78")
@@ -54,9 +55,9 @@ def test_cross_section_equals_its_plain_loops() -> None:
     # before 3 June three members trade alone: no quorum
     bars = bars.filter(pl.col("symbol").is_in(["A", "B", "C", "Z"]) | (pl.col("ts").dt.day() >= 3)).sort("symbol", "ts")
     table = float64(bars, universe=tuple(members))
-    z, z_12 = _returns(bars, 1), _returns(bars, 12)
+    z, z_12 = (_returns(bars, steps) for steps in (1, 12))
     for symbol in (*members, outsider):
-        stamps = bars.filter(pl.col("symbol") == symbol)["ts"].to_list()
+        stamps: list[datetime] = bars.filter(pl.col("symbol") == symbol)["ts"].to_list()
         own = [z[ts][symbol] for ts in stamps]
         average = [market_return(z[ts], members) for ts in stamps]
         slow = {
@@ -71,23 +72,10 @@ def test_cross_section_equals_its_plain_loops() -> None:
         assert differ(shown, table.filter(pl.col("symbol") == symbol), names=CROSS) == {}, symbol
 
 
-def _returns(bars: pl.DataFrame, steps: int) -> dict[object, dict[str, Number]]:
-    found: dict[object, dict[str, Number]] = {}
+def _returns(bars: pl.DataFrame, steps: int) -> dict[datetime, dict[str, Number]]:
+    found: dict[datetime, dict[str, Number]] = {}
     for (symbol,), part in bars.group_by("symbol"):
         t = tape(place(part))
         for i, ts in enumerate(part["ts"].to_list()):
             found.setdefault(ts, {})[str(symbol)] = scaled_return(t, i, steps)
     return found
-
-
-def test_session_vwap_restarts_with_each_session() -> None:
-    typical = [[100.0, 101.0, 102.0], [110.0, 112.0, 108.0]]
-    volume = [[1000.0, 2000.0, 1000.0], [500.0, 1500.0, 2000.0]]
-    flat: Sequence[float] = [price for day in typical for price in day]
-    traded = [v for day in volume for v in day]
-    t = Tape(
-        flat, flat, flat, flat, traded, [0, 1, 2, 78, 79, 80], [0] * 3 + [1] * 3, [0] * 3 + [1] * 3, [0, 1, 2] * 2,
-        [78] * 6,
-    )  # type: ignore[arg-type]  # fmt: skip
-    answers = [100.0, 100.0 + 2.0 / 3.0, 101.0, 110.0, 111.5, 109.75]
-    assert [session_vwap(t, i) for i in range(6)] == pytest.approx(answers)
