@@ -27,8 +27,8 @@ CROSS_BARS: Final = 2 * SIGMA_BARS + 1
 SLICE: Final = 2_000_000
 """Values of the cross-section held at once."""
 
-CROSS_INPUT: Final = {"_z": back(1) / S, "_z_12": back(12) / (S * 12**0.5)}
-"""price__return_1 and price__return_12 in Float64: what the cross-section reads of each symbol."""
+CROSS_INPUT: Final = {"_z": back(1) / S, "_z_12": (back(12) / (S * 12**0.5)).round(9)}
+"""price__return_1 and price__return_12 in Float64, the latter to 9 decimals: equal moves are ties, not rounding."""
 
 _Z: Final = pl.col("_z")
 _MARKET: Final = pl.col("_market")

@@ -89,10 +89,16 @@ def _last_change(*values: pl.Expr) -> pl.Expr:
     return pl.when(changed).then(ROW).forward_fill()
 
 
-def spread(square: pl.Expr, first: pl.Expr) -> pl.Expr:
-    """Population standard deviation from the mean of squares and the mean; null where it is rounding alone."""
+def spread(square: pl.Expr, first: pl.Expr, *, least: float = 0.0) -> pl.Expr:
+    """Population standard deviation from the mean of squares and the mean; null where it is rounding alone.
+
+    Parameters
+    ----------
+    least
+        Variance that a sum's rounding may leave behind, in the unit of the values.
+    """
     variance = square - first**2
-    return pl.when(variance > 1e-12 * square).then(variance).sqrt()
+    return pl.when((variance > 1e-12 * square) & (variance > least)).then(variance).sqrt()
 
 
 def tilt(one: pl.Expr, two: pl.Expr) -> pl.Expr:

@@ -57,8 +57,8 @@ TREND: Final = (
     _ema_ratio(12, 48, reach=420),
     Feature(
         name="trend__macd_hist_12_26_9",
-        formula="(MACD(12, 26) - its EMA9) / ATR14",
-        expression=ta.macd(C, 12, 26, 9).struct.field("macdhist") / ATR,
+        formula="(MACD(12, 26) - its EMA9) / ATR14; masked where s is",
+        expression=pl.when(S.is_not_null()).then(ta.macd(C, 12, 26, 9).struct.field("macdhist") / ATR),
         first_value=34,
         lookback_bars=320,
         source="Appel, Technical Analysis: Power Tools (2005); TA-Lib",

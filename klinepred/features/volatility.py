@@ -35,7 +35,7 @@ def _against_s(variance: pl.Expr, bars: int) -> pl.Expr:
 
 def _variation() -> pl.Expr:
     first, square = (mean(value, SIGMA_BARS, least=SIGMA_LEAST) for value in (_SHORT, _SHORT**2))
-    return (square / first**2 - 1.0).clip(0.0).sqrt()
+    return pl.when(S.is_not_null()).then((square / first**2 - 1.0).clip(0.0).sqrt())
 
 
 VOLATILITY: Final = (
@@ -97,7 +97,7 @@ VOLATILITY: Final = (
     ),
     Feature(
         name="volatility__of_volatility_78",
-        formula="standard deviation / mean over 78 bars of q, the root mean square of r over 12 bars",
+        formula="standard deviation / mean over 78 bars of q, the root mean square of r over 12; masked where s is",
         expression=_variation(),
         first_value=40,
         lookback_bars=SIGMA_BARS + 12,

@@ -41,7 +41,7 @@ SHARED: Final[Shared] = (
     {
         "_day": (pl.col("session") != pl.col("session").shift(1)).fill_null(True).cum_sum().cast(pl.Int64),
         "_value": TYPICAL * V,
-        "_moving": pl.when(TYPICAL.ne(TYPICAL.shift(1))).then(V).otherwise(0.0),
+        "_moving": pl.when((TYPICAL - TYPICAL.shift(1)).abs() > 1e-12 * TYPICAL).then(V).otherwise(0.0),
         "_mean_v": mean(V, SIGMA_BARS, least=12),
         "_impact": pl.when(V > 0.0).then(R.abs() / (C * V)),
     },
@@ -57,8 +57,8 @@ SHARED: Final[Shared] = (
         for name, value in {"x": _X, "y": _Y, "xy": _X * _Y, "xx": _X**2, "yy": _Y**2}.items()
     },
     {
-        "_spread_x": spread(pl.col("_mean_xx"), pl.col("_mean_x")),
-        "_spread_y": spread(pl.col("_mean_yy"), pl.col("_mean_y")),
+        "_spread_x": spread(pl.col("_mean_xx"), pl.col("_mean_x"), least=1e-10),
+        "_spread_y": spread(pl.col("_mean_yy"), pl.col("_mean_y"), least=1e-10),
     },
 )
 
