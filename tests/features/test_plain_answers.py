@@ -60,7 +60,7 @@ def test_cross_section_equals_its_plain_loops() -> None:
         stamps: list[datetime] = bars.filter(pl.col("symbol") == symbol)["ts"].to_list()
         own = [z[ts][symbol] for ts in stamps]
         average = [market_return(z[ts], members) for ts in stamps]
-        slow = {
+        slow: dict[str, list[Number]] = {
             "cross__market_1": [m or 0.0 for m in average],
             "cross__relative_1": [
                 0.0 if m is None else None if y is None else y - m for m, y in zip(average, own, strict=True)
@@ -68,7 +68,7 @@ def test_cross_section_equals_its_plain_loops() -> None:
             "cross__rank_12": [rank(z_12[ts], symbol, members) for ts in stamps],
             "cross__beta_78": [beta(own, average, i) for i in range(len(stamps))],
         }
-        shown = pl.DataFrame({name: [None] * 26 + values[26:] for name, values in slow.items()}, strict=False)
+        shown = pl.DataFrame({name: [*[None] * 26, *values[26:]] for name, values in slow.items()}, strict=False)
         assert differ(shown, table.filter(pl.col("symbol") == symbol), names=CROSS) == {}, symbol
 
 
