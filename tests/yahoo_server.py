@@ -35,7 +35,9 @@ class FakeYahoo:
     """The answers by symbol: a `Reply`, a list of them (the last one repeats), or a function of the query."""
 
     answers: dict[str, Reply | list[Reply] | Callable[[dict[str, str]], Reply]] = field(default_factory=dict)
+    crumb: Reply = Reply(200, "crumb.of.test")
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    visited: list[str] = field(default_factory=list)
     url: str = ""
 
     def reply(self, symbol: str, query: dict[str, str]) -> Reply:
@@ -133,16 +135,25 @@ def busy() -> Reply:
 
 @contextmanager
 def serve() -> Iterator[FakeYahoo]:
-    """Run a server until the block ends."""
+    """Run a server until the block ends; the path of a request begins with the host it was meant for."""
     yahoo = FakeYahoo()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             spot = urlsplit(self.path)
+            host, _, path = unquote(spot.path).lstrip("/").partition("/")
             query = {key: values[0] for key, values in parse_qs(spot.query).items()}
-            answer = Reply(404, "")
-            if spot.path.startswith("/v8/finance/chart/"):
-                answer = yahoo.reply(unquote(spot.path.rsplit("/", 1)[1]), query)
+            yahoo.visited.append(f"{host}/{path}")
+            cookie: str | None = None
+            if path.startswith("v8/finance/chart/"):
+                answer = yahoo.reply(path.removeprefix("v8/finance/chart/"), query)
+            elif path == "v1/test/getcrumb":
+                answer = yahoo.crumb
+            elif host == "guce.yahoo.com" and path == "consent":
+                form = '<form><input name="csrfToken" value="t"><input name="sessionId" value="s"></form>'
+                answer = Reply(200, f"<html>{form}</html>")
+            else:
+                answer, cookie = Reply(404 if host == "fc.yahoo.com" else 200, ""), "A3=cookie; Path=/; Max-Age=3600"
             if answer.wait_s:
                 stopped.wait(answer.wait_s)
             body = answer.body.encode()
@@ -150,10 +161,16 @@ def serve() -> Iterator[FakeYahoo]:
                 self.send_response(answer.status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
+                if cookie:
+                    self.send_header("Set-Cookie", cookie)
                 self.end_headers()
                 self.wfile.write(body)
             except (BrokenPipeError, ConnectionResetError):
                 return
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's name
             return
@@ -161,7 +178,7 @@ def serve() -> Iterator[FakeYahoo]:
     stopped = threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yahoo.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
@@ -173,21 +190,44 @@ def serve() -> Iterator[FakeYahoo]:
         thread.join()
 
 
-def point_yfinance_at(yahoo: FakeYahoo, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    """The real client, its URL constants on the local server, without cookies, caches below `cache`, without waits."""
+@contextmanager
+def yfinance_on(yahoo: FakeYahoo, cache: Path) -> Iterator[None]:
+    """The real client, its whole traffic (cookies and crumbs too) led to the local server, its caches below `cache`.
+
+    Nothing waits; a request for any host that is not Yahoo's is an error. Afterwards the client is as before.
+    """
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import yfinance as yf
-        from yfinance import base, data
-        from yfinance.scrapers import history as scraper
+        from curl_cffi import requests
+        from yfinance import cache as caches
+        from yfinance import data
 
     from klinepred.bars.sources import yahoo as source
 
-    yf.set_tz_cache_location(str(cache))
-    for module in (base, scraper):
-        monkeypatch.setattr(module, "_BASE_URL_", yahoo.url)
-    monkeypatch.setattr(data.YfData, "_get_cookie_and_crumb", lambda self, timeout=30: (None, "basic"))
-    monkeypatch.setattr(data.YfData, "_set_cookie_strategy", lambda self, strategy, have_lock=False: None)
-    monkeypatch.setattr(source, "_sleep", lambda seconds: None)
+    class Led(requests.Session):  # type: ignore[type-arg]
+        def request(self, method: Any, url: str, *args: Any, **kwargs: Any) -> Any:
+            spot = urlsplit(url)
+            host = spot.hostname or ""
+            if not (host == "yahoo.com" or host.endswith(".yahoo.com")):
+                raise AssertionError(f"a request left for {url}")
+            query = f"?{spot.query}" if spot.query else ""
+            return super().request(method, f"{yahoo.url}/{host}{spot.path}{query}", *args, **kwargs)
+
+    managers = (caches._TzDBManager, caches._CookieDBManager, caches._ISINDBManager)
+    before = [manager.get_location() for manager in managers]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("no_proxy", "127.0.0.1")
+        patch.setattr(data.SingletonMeta, "_instances", {data.YfData: data.YfData.__new__(data.YfData)})
+        patch.setattr(source, "_sleep", lambda seconds: None)
+        data.YfData.__init__(data.YfData(), session=Led(impersonate="chrome"))
+        patch.setattr(caches._CookieCacheManager, "_Cookie_cache", None)
+        yf.set_tz_cache_location(str(cache))
+        try:
+            yield
+        finally:
+            for manager, folder in zip(managers, before, strict=True):
+                manager.set_location(folder)

@@ -17,13 +17,12 @@ from tests.yahoo_server import (
     FakeYahoo,
     Reply,
     bars_of,
-    busy,
     chart,
     error,
     history,
     not_found,
-    point_yfinance_at,
     serve,
+    yfinance_on,
 )
 
 XNYS = Clock("XNYS")
@@ -32,9 +31,8 @@ DAY = bars_of(datetime(2026, 6, 30, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC
 
 
 @pytest.fixture
-def yahoo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeYahoo]:
-    with serve() as server:
-        point_yfinance_at(server, monkeypatch, tmp_path)
+def yahoo(tmp_path: Path) -> Iterator[FakeYahoo]:
+    with serve() as server, yfinance_on(server, tmp_path):
         yield server
 
 
@@ -86,22 +84,31 @@ def test_a_range_wholly_before_the_wall_names_the_limit_without_asking(yahoo: Fa
 @pytest.mark.parametrize(
     ("reply", "status", "words"),
     [
-        (not_found(), "unknown-symbol", "knows no AAPX"),
+        (not_found(), "unknown-symbol", "knows no symbol AAPX"),
         (Reply(404, "<html>nothing</html>"), "failed", "could not be used"),
         (error(422, "Unprocessable Entity", "5m data not available for startTime=1 and endTime=2. The requested range"
                " must be within the last 60 days."), "failed", "60 calendar days"),
         (Reply(200, '{"chart": {"result": [{"meta": {"symb'), "failed", "could not be used"),
-        (Reply(200, "[]"), "failed", "AAPX"),
+        (Reply(200, "[]"), "failed", "form of a chart"),
         (Reply(200, '{"chart": {"result": [{"meta": {}}], "error": null}}'), "failed", "form of a chart"),
         (Reply(502, "Bad Gateway"), "failed", "could not be used"),
         (Reply(200, "Will be right back"), "failed", "DOWN"),
-        (chart("AAPX", []), "failed", "without a single bar"),
-        (chart("AAPX", DAY, named="MSFX"), "failed", "bars of MSFX"),
+        (chart("AAPX", []), "failed", "not a single bar"),
+        (chart("AAPX", DAY, named="MSFX"), "failed", "of MSFX when asked for AAPX"),
         (error(500, "Internal", "something"), "failed", "it said: something"),
+        (error(400, "Bad Request", "Data doesn't exist for startDate = 1, endDate = 2"), "failed", "not a single bar"),
+        (Reply(401, '{"finance": {"result": null, "error": {"code": "Unauthorized", "description": "Invalid Crumb"}}}'),
+         "failed", "form of a chart"),
+        (Reply(999, "denied"), "failed", "could not be used"),
     ],
 )  # fmt: skip
 def test_every_bad_answer_is_a_named_failure_without_bars(
-    yahoo: FakeYahoo, caplog: pytest.LogCaptureFixture, reply: Reply, status: str, words: str
+    yahoo: FakeYahoo,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    reply: Reply,
+    status: str,
+    words: str,
 ) -> None:
     yahoo.answers["AAPX"] = reply
     (one,) = ask("AAPX")
@@ -109,7 +116,9 @@ def test_every_bad_answer_is_a_named_failure_without_bars(
     assert one.failures["AAPX"].status == status
     assert words in one.failures["AAPX"].message
     assert "possibly" not in one.failures["AAPX"].message
+    assert "delisted" not in one.failures["AAPX"].message
     assert not [record for record in caplog.records if record.name.startswith("yfinance")]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_rows_without_prices_are_passed_on_as_nulls(yahoo: FakeYahoo) -> None:
@@ -121,58 +130,65 @@ def test_rows_without_prices_are_passed_on_as_nulls(yahoo: FakeYahoo) -> None:
     assert one.frame["close"].is_nan().any() is False
 
 
-def test_a_rate_limit_that_passes_is_waited_out(yahoo: FakeYahoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr(source, "_sleep", waits.append)
-    # yfinance asks twice before it gives a 429 up
-    yahoo.answers["AAPX"] = [busy(), busy(), busy(), busy(), chart("AAPX", DAY)]
-    (one,) = ask("AAPX")
-    assert one.frame.height == 78
-    assert len(waits) == 2
-    assert 2.0 <= waits[0] <= 3.0
-    assert 4.0 <= waits[1] <= 6.0
+@pytest.mark.parametrize(
+    "name", ["../evil", "BTC/USDT", "A?x=1", "A#", "A%2e", "", " ", "A B", "A\0", "ÄÖ", "A" * 40, "US0378331005"]
+)
+def test_what_cannot_be_a_symbol_of_yahoo_is_never_part_of_an_address(yahoo: FakeYahoo, name: str) -> None:
+    (one,) = ask(name)
+    assert one.failures[name].status == "unknown-symbol"
+    assert yahoo.visited == []
 
 
-def test_two_of_five_rate_limited_leaves_three_delivered_and_bounds_the_waits(
-    yahoo: FakeYahoo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Case 05."""
-    waits: list[float] = []
-    monkeypatch.setattr(source, "_sleep", waits.append)
-    for name in ("A", "B", "C", "D", "E"):
-        yahoo.answers[name] = busy() if name in ("B", "D") else chart(name, DAY)
-    got = {delivery.source and symbol: delivery for symbol, delivery in zip("ABCDE", ask(*"ABCDE"), strict=True)}
-    assert [name for name, one in got.items() if one.frame.height == 78] == ["A", "C", "E"]
-    assert {name: one.failures[name].status for name, one in got.items() if one.failures} == {
-        "B": "rate-limited",
-        "D": "rate-limited",
-    }
-    assert "rate limit" in got["B"].failures["B"].message
-    assert sum(waits) <= 1.5 * sum(source.BUSY_WAITS_S)
-    assert sum(symbol == "D" for symbol, _ in yahoo.asked) == 2  # one try of ours: the waits were used up at B
+@pytest.mark.parametrize("name", ["^GSPC", "EURUSD=X", "M&M.NS", "BRK-B", "brk-b", "005930.KS", "NA", "TRUE"])
+def test_symbols_are_kept_letter_for_letter(yahoo: FakeYahoo, name: str) -> None:
+    yahoo.answers[name.upper()] = chart(name.upper(), DAY)
+    (one,) = ask(name)
+    assert one.frame["symbol"].unique().to_list() == [name]
 
 
-def test_a_ban_stops_the_asking(yahoo: FakeYahoo) -> None:
-    names = [f"S{i}" for i in range(20)]
-    for name in names:
-        yahoo.answers[name] = busy()
-    got = ask(*names)
-    assert {one.failures[name].status for name, one in zip(names, got, strict=True)} == {"rate-limited"}
-    assert {symbol for symbol, _ in yahoo.asked} == {"S0", "S1", "S2"}
+def test_a_symbol_named_twice_is_asked_for_once(yahoo: FakeYahoo) -> None:
+    yahoo.answers["AAPX"] = chart("AAPX", DAY)
+    assert len(ask("AAPX", "AAPX")) == 1
 
 
-def test_a_broken_answer_is_asked_for_again(yahoo: FakeYahoo) -> None:
-    yahoo.answers["AAPX"] = [Reply(200, "{"), chart("AAPX", DAY)]
-    (one,) = ask("AAPX")
-    assert one.frame.height == 78
+def test_no_bar_where_the_market_was_closed_is_no_failure(yahoo: FakeYahoo) -> None:
+    yahoo.answers["AAPX"] = chart("AAPX", [])
+    (weekend,) = ask("AAPX", start=date(2026, 6, 27), end=date(2026, 6, 28))
+    (early,) = ask("AAPX", start=date(2026, 6, 30), now=datetime(2026, 6, 30, 13, 34, 59, tzinfo=UTC))
+    (late,) = ask("AAPX", start=date(2026, 6, 30), now=datetime(2026, 6, 30, 13, 35, tzinfo=UTC))
+    assert [one.failures["AAPX"].status for one in (weekend, early, late)] == ["unchanged", "unchanged", "failed"]
 
 
-def test_a_slow_server_is_a_failure_in_bounded_time(yahoo: FakeYahoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "TIMEOUT_S", 0.3)
-    yahoo.answers["AAPX"] = Reply(200, "", wait_s=5.0)
-    (one,) = ask("AAPX")
+def test_a_start_after_now_is_said_without_asking(yahoo: FakeYahoo) -> None:
+    (one,) = ask("AAPX", start=date(2026, 7, 2))
     assert one.failures["AAPX"].status == "failed"
-    assert len(yahoo.asked) == 3
+    assert "lies after now" in one.failures["AAPX"].message
+    assert yahoo.visited == []
+
+
+def test_the_days_of_the_calendar_s_zone_are_asked_for(yahoo: FakeYahoo) -> None:
+    yahoo.answers["7203.T"] = chart("7203.T", DAY, zone="Asia/Tokyo", calendar="XTKS", currency="JPY")
+    ask("7203.T", clock=Clock("XTKS"), start=date(2026, 6, 29), end=date(2026, 6, 29))
+    (_, query) = yahoo.asked[-1]
+    spots = [datetime.fromtimestamp(int(query[name]), UTC) for name in ("period1", "period2")]
+    assert spots == [datetime(2026, 6, 28, 15, tzinfo=UTC), datetime(2026, 6, 29, 15, tzinfo=UTC)]
+
+
+def test_the_bar_still_open_is_passed_on(yahoo: FakeYahoo) -> None:
+    """As Yahoo gives it: a row of the running bar, and one of the last trade with odd seconds; one bar."""
+    live = (datetime(2026, 6, 30, 13, 47, 12, tzinfo=UTC), 100.02, 103.0, 100.02, 103.0, 7)
+    yahoo.answers["AAPX"] = chart("AAPX", [*DAY[:4], live])
+    (one,) = ask("AAPX", now=datetime(2026, 6, 30, 13, 47, 15, tzinfo=UTC))
+    assert one.frame["ts"].to_list() == [row[0] for row in DAY[:4]]
+    assert one.frame["close"][-1] == pytest.approx(103.0)
+
+
+def test_the_half_day_ends_where_yahoo_says(yahoo: FakeYahoo) -> None:
+    rows = bars_of(datetime(2026, 11, 27, tzinfo=UTC), datetime(2026, 11, 28, tzinfo=UTC))
+    extra = (datetime(2026, 11, 27, 18, 0, tzinfo=UTC), 310.0, 310.0, 310.0, 310.0, 1_250_000)
+    yahoo.answers["AAPX"] = chart("AAPX", [*rows, extra])
+    (one,) = ask("AAPX", now=datetime(2026, 11, 27, 23, tzinfo=UTC))
+    assert one.frame.height == 42
 
 
 def test_extended_hours_are_asked_for_by_the_clock(yahoo: FakeYahoo) -> None:
@@ -199,13 +215,22 @@ def test_extended_hours_are_asked_for_by_the_clock(yahoo: FakeYahoo) -> None:
 
 def test_splits_and_dividends_leave_prices_as_they_were_traded(yahoo: FakeYahoo) -> None:
     stamp = str(int(DAY[0][0].timestamp()))
+    past = str(int(stamp) - 90 * 86_400)
     events = {
-        "dividends": {stamp: {"amount": 0.5, "date": int(stamp)}},
+        "dividends": {
+            stamp: {"amount": 0.5, "date": int(stamp)},
+            past: {"amount": 0.5, "date": int(past)},
+            str(int(stamp) - 3600): {"amount": 0.1, "date": int(stamp) - 3600},
+        },
         "splits": {stamp: {"date": int(stamp), "numerator": 2.0, "denominator": 1.0, "splitRatio": "2:1"}},
     }
     yahoo.answers["AAPX"] = chart("AAPX", DAY, events=events)
     (one,) = ask("AAPX")
     assert one.frame["close"].to_list() == pytest.approx([row[4] for row in DAY])
+    assert one.frame["ts"].to_list() == [row[0] for row in DAY]
+    events = {"splits": {past: {"date": int(past), "numerator": 2.0, "denominator": 1.0, "splitRatio": "2:1"}}}
+    yahoo.answers["AAPX"] = chart("AAPX", DAY, events=events)
+    assert ask("AAPX")[0].frame.height == 78
 
 
 def test_pence_are_kept_and_said(yahoo: FakeYahoo) -> None:

@@ -14,13 +14,12 @@ import pytest
 from klinepred.bars.store import scan_bars, store_version
 from klinepred.cli import main
 from klinepred.paths import Workspace
-from tests.yahoo_server import FakeYahoo, bars_of, busy, chart, history, not_found, point_yfinance_at, serve
+from tests.yahoo_server import FakeYahoo, bars_of, busy, chart, history, not_found, serve, yfinance_on
 
 
 @pytest.fixture
-def yahoo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeYahoo]:
-    with serve() as server:
-        point_yfinance_at(server, monkeypatch, tmp_path / "cache")
+def yahoo(tmp_path: Path) -> Iterator[FakeYahoo]:
+    with serve() as server, yfinance_on(server, tmp_path / "cache"):
         yield server
 
 

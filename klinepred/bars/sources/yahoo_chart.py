@@ -1,0 +1,193 @@
+"""In: a symbol, a range. Out: one answer of Yahoo's chart through yfinance as bars, or one of three errors."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import polars as pl
+
+from klinepred.bars.delivery import Failure
+from klinepred.calendar import Clock
+from klinepred.schema import BAR_SCHEMA, TS
+
+TIMEOUT_S: Final = 20.0
+"""For one request; yfinance may make a few more for Yahoo's cookie, each with its own limit of 30 seconds."""
+NAME: Final = re.compile(r"[A-Za-z0-9.^=&-]{1,32}")
+"""What Yahoo's symbols are made of. The symbol becomes part of an address, unescaped: nothing else may get there."""
+ISIN: Final = re.compile(r"[A-Z]{2}[A-Z0-9]{9}[0-9]")
+MINOR: Final = {"GBp": "pence", "GBX": "pence", "ZAc": "cents", "ILA": "agorot"}
+"""Yahoo's codes for quotes in a hundredth of the currency."""
+
+
+class BusyError(Exception):
+    """Yahoo said: too many requests."""
+
+
+class FaultError(Exception):
+    """An answer that may be better at the next try.
+
+    Attributes
+    ----------
+    away
+        Yahoo itself could not be reached or is down, whatever the symbol.
+    """
+
+    def __init__(self, text: str, *, away: bool = False) -> None:
+        super().__init__(text)
+        self.away = away
+
+
+class RefusedError(Exception):
+    """An answer that will not change; carries the failure.
+
+    Attributes
+    ----------
+    empty
+        Yahoo knows the symbol and has no bar of it in the range.
+    """
+
+    def __init__(self, failure: Failure, *, empty: bool = False) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.empty = empty
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Bars of one symbol as Yahoo gave them, in `BAR_SCHEMA`; `currency` is its code ("" = not told)."""
+
+    frame: pl.DataFrame
+    currency: str
+
+
+@contextmanager
+def client() -> Iterator[Any]:
+    """The yfinance module, set to raise instead of logging, and silent; its settings are as before afterwards."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import yfinance as yf
+        from yfinance.config import YfConfig
+    logger = logging.getLogger("yfinance")
+    level, hidden = logger.level, YfConfig.debug.hide_exceptions
+    logger.setLevel(logging.CRITICAL + 1)
+    YfConfig.debug.hide_exceptions = False
+    try:
+        yield yf
+    finally:
+        logger.setLevel(level)
+        YfConfig.debug.hide_exceptions = hidden
+
+
+def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime | None) -> Chart:
+    """One request for `begin <= ts < stop` (aware; None = up to now) through yfinance, which `client` gave.
+
+    Raises
+    ------
+    BusyError, FaultError, RefusedError
+        Everything that can go wrong is one of these.
+    """
+    from peewee import PeeweeException  # yfinance keeps its cookie in a database of this
+    from yfinance.data import YfData
+
+    _check_name(symbol)
+    YfData.cache_get.cache_clear()  # kept answers of the past would hide revisions, and repeat a broken one for ever
+    try:
+        ticker = yf.Ticker(symbol)
+        ticker._tz = clock.zone  # spares a request per symbol: begin and stop carry their zone, so it is not used
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of pandas, raised inside yfinance
+            try:
+                table = ticker.history(
+                    interval="5m",
+                    start=begin,
+                    end=stop,
+                    prepost=clock.hours == "extended",
+                    auto_adjust=False,
+                    actions=False,
+                    keepna=True,
+                    timeout=TIMEOUT_S,
+                )
+            except yf.exceptions.YFPricesMissingError as error:
+                raise _missing(error, symbol, named=_named(ticker), begin=begin, stop=stop) from error
+            named, currency = _named(ticker), str(ticker.history_metadata.get("currency") or "")
+        if named.upper() != symbol.upper():
+            raise FaultError(f"it was of {named or 'no symbol'} when asked for {symbol}")
+        if table.empty:
+            raise _empty(symbol, begin, stop)
+        return Chart(_frame(table, symbol), currency)
+    except yf.exceptions.YFRateLimitError as error:
+        raise BusyError from error
+    except (yf.exceptions.YFException, OSError, ValueError) as error:
+        away = "CURRENTLY DOWN" in str(error) or (isinstance(error, OSError) and not isinstance(error, ValueError))
+        raise FaultError(_reason(error), away=away) from error
+    except PeeweeException as error:
+        raise FaultError(f"yfinance's cache on disk: {_reason(error)}", away=True) from error
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        if error.args == ("timestamp",):  # a known symbol, no bar in the range
+            raise _empty(symbol, begin, stop) from error
+        raise FaultError(f"not in the form of a chart ({_reason(error)})") from error
+
+
+def _check_name(symbol: str) -> None:
+    if not NAME.fullmatch(symbol):
+        text = f"Yahoo has no symbol {symbol[:40]!r}: its names are letters, digits and . - ^ = &"
+        if "/" in symbol:
+            text += f", such as {symbol.replace('/', '-')} for a currency pair"
+        raise RefusedError(Failure("unknown-symbol", text))
+    if ISIN.fullmatch(symbol.upper()):
+        raise RefusedError(Failure("unknown-symbol", f"{symbol} is an ISIN: pass the symbol Yahoo lists it under"))
+
+
+def _named(ticker: Any) -> str:
+    """The symbol that the answer says it is of; "" = none."""
+    return str(ticker.history_metadata.get("symbol") or "")
+
+
+def _missing(
+    error: Any, symbol: str, *, named: str, begin: datetime, stop: datetime | None
+) -> FaultError | RefusedError:
+    """What it means that yfinance found no prices: a symbol unknown to Yahoo, a range it does not serve, or a fault."""
+    reason = str(error.yahoo_reason or "")
+    said = reason.lower()
+    if "must be within the last" in said or "not available for starttime" in said:
+        return RefusedError(
+            Failure("failed", f"Yahoo keeps 5-minute bars of the last 60 calendar days only; it said: {reason}")
+        )
+    if "data doesn't exist" in said or (not reason and named.upper() == symbol.upper()):
+        return _empty(symbol, begin, stop)
+    if "no data found" in said or "not found" in said:
+        text = f"Yahoo knows no symbol {symbol}, or no longer"
+        if re.fullmatch(r"[A-Za-z]+\.[A-Za-z]", symbol):
+            text += f"; it writes share classes with a dash: {symbol.replace('.', '-')}"
+        return RefusedError(Failure("unknown-symbol", text))
+    return FaultError(f"it said: {reason}" if reason else "not in the form of a chart")
+
+
+def _empty(symbol: str, begin: datetime, stop: datetime | None) -> RefusedError:
+    until = "now" if stop is None else f"{stop - timedelta(days=1):%Y-%m-%d}"
+    text = f"Yahoo knows {symbol}, but gave not a single bar from {begin:%Y-%m-%d} to {until}"
+    return RefusedError(Failure("failed", text), empty=True)
+
+
+def _frame(table: Any, symbol: str) -> pl.DataFrame:
+    """yfinance's table, columns by name, as `BAR_SCHEMA`; NaN becomes null."""
+    stamps = table.index.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[us]")
+    columns = {
+        name: table[name.capitalize()].to_numpy(dtype="float64") for name in BAR_SCHEMA if name not in ("symbol", "ts")
+    }
+    frame = pl.DataFrame({"ts": stamps, **columns}).with_columns(
+        pl.col("ts").dt.replace_time_zone("UTC").cast(TS), symbol=pl.lit(symbol, dtype=pl.String)
+    )
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in BAR_SCHEMA.items()).fill_nan(None)
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
