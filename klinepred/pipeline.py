@@ -176,9 +176,11 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
     import polars as pl
 
     from klinepred.dataset.make import make_dataset
-    from klinepred.features.build import FEATURE_SETS, build_features
+    from klinepred.features.build import build_features
+    from klinepred.model.bundle import features_of
     from klinepred.schema import BAR, Bars
 
+    features = features_of(bundle)
     stored = set(list_symbols(space).get_column("symbol").to_list())
     symbols = [symbol for symbol in bundle.universe if symbol in stored]
     if len(symbols) < len(bundle.universe):
@@ -187,7 +189,7 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
     bars = scan_bars(space, symbols=symbols)
     if now is not None:
         bars = Bars(bars.filter(pl.col("ts") + BAR <= now))
-    table = build_features(bars, FEATURE_SETS[bundle.feature_set], universe=bundle.universe)
+    table = build_features(bars, features, universe=bundle.universe)
     return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split)
 
 

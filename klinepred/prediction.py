@@ -16,10 +16,10 @@ import polars as pl
 from klinepred.calendar import Clock, expected_after, newest_finished, segments
 from klinepred.dataset.make import Dataset, make_dataset
 from klinepred.dataset.target import BREAK, BREAK_STEPS
-from klinepred.errors import DatasetError, ModelError
-from klinepred.features.build import FEATURE_SETS, build_features
+from klinepred.errors import DatasetError
+from klinepred.features.build import build_features
 from klinepred.features.spec import FeatureSet
-from klinepred.model.bundle import ModelBundle
+from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.model.forward import forward_rows
 from klinepred.schema import BAR, CALENDAR, TS, Bars
 
@@ -112,7 +112,7 @@ def forecast(
     DatasetError
         No symbol can be predicted; the message says why.
     """
-    features = _features_of(bundle)
+    features = features_of(bundle)
     clock_now = as_of or now or datetime.now(UTC)
     finished = bars.filter(pl.col("ts") + BAR <= clock_now)
     frame = (finished if span is not None else _tail(finished, bundle, features)).collect()
@@ -138,19 +138,6 @@ def forecast(
     if rows.is_empty():
         raise _nothing(failures)
     return Forecast(rows, dict(sorted(failures.items())))
-
-
-def _features_of(bundle: ModelBundle) -> FeatureSet:
-    features = FEATURE_SETS.get(bundle.feature_set)
-    if features is None or features.fingerprint != bundle.fingerprint:
-        got = "no such set" if features is None else f"fingerprint {features.fingerprint}"
-        raise ModelError(
-            f"features of model {bundle.name}",
-            expected=f"feature set {bundle.feature_set!r} with fingerprint {bundle.fingerprint}",
-            got=f"{got} in this version of klinepred",
-            do="train again with this version, or use the version the model was trained with",
-        )
-    return features
 
 
 def _tail(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.LazyFrame:

@@ -17,6 +17,8 @@ from safetensors.torch import load, save
 from klinepred.dataset.scale import Scaler
 from klinepred.dataset.split import Split
 from klinepred.errors import ModelError
+from klinepred.features.build import FEATURE_SETS
+from klinepred.features.spec import FeatureSet
 from klinepred.model.calibration import Calibration
 from klinepred.model.lstm import Network, build_network
 from klinepred.paths import write_atomic
@@ -162,6 +164,26 @@ def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundl
         provenance=dict(table["provenance"]),
         name=folder.name,
     )
+
+
+def features_of(bundle: ModelBundle) -> FeatureSet:
+    """The feature set the model was trained on.
+
+    Raises
+    ------
+    ModelError
+        This version of klinepred has no such set, or computes other numbers under its name.
+    """
+    features = FEATURE_SETS.get(bundle.feature_set)
+    if features is None or features.fingerprint != bundle.fingerprint:
+        got = "no such set" if features is None else f"fingerprint {features.fingerprint}"
+        raise ModelError(
+            f"features of model {bundle.name}",
+            expected=f"feature set {bundle.feature_set!r} with fingerprint {bundle.fingerprint}",
+            got=f"{got} in this version of klinepred",
+            do="train again with this version, or use the version the model was trained with",
+        )
+    return features
 
 
 def read_table(folder: Path) -> dict[str, Any]:

@@ -147,3 +147,13 @@ def test_the_shelf_chooses_the_champion_else_the_newest_of_the_pipeline(tmp_path
         choose_model(space, pipeline="other")
     with pytest.raises(ModelError, match="a-new"):
         choose_model(space, pipeline="demo", name="nothing")
+
+
+def test_a_model_of_other_features_is_refused_with_both_fingerprints() -> None:
+    import klinepred as kp
+    from klinepred.model.bundle import features_of
+
+    with pytest.raises(ModelError, match="train again") as caught:
+        features_of(small_bundle())
+    assert "0" * 16 in str(caught.value)
+    assert kp.F50.fingerprint in str(caught.value)
