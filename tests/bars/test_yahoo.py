@@ -62,6 +62,7 @@ def test_the_request_is_for_whole_days_inside_the_60_calendar_days(yahoo: FakeYa
     (one,) = ask("AAPX", start=date(2026, 4, 1))
     (_, query) = yahoo.asked[-1]
     assert datetime.fromtimestamp(int(query["period1"]), UTC) == datetime(2026, 5, 2, 4, 0, tzinfo=UTC)
+    assert datetime.fromtimestamp(int(query["period2"]), UTC) == NOW
     assert query["interval"] == "5m"
     assert query["includePrePost"].lower() == "false"
     assert len(one.remarks) == 1

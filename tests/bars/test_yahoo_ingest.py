@@ -14,7 +14,7 @@ import pytest
 from klinepred.bars.store import scan_bars, store_version
 from klinepred.cli import main
 from klinepred.paths import Workspace
-from tests.yahoo_server import FakeYahoo, bars_of, busy, chart, history, not_found, serve, yfinance_on
+from tests.yahoo_server import FakeYahoo, Row, bars_of, busy, chart, history, not_found, serve, yfinance_on
 
 
 @pytest.fixture
@@ -90,6 +90,106 @@ def test_rate_limited_symbols_keep_their_bars_and_the_others_are_stored(
     assert scan_bars(space, symbols=["B", "D"]).collect().equals(before)
     assert "rate limit" in next(row["message"] for row in report["symbols"] if row["symbol"] == "B")
     assert "delisted" not in err
+
+
+def test_a_rate_limit_that_passes_leaves_all_five_stored(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Case 05, the variant."""
+    rows = bars_of(day("2026-06-29"), day("2026-07-01"))
+    for name in "ABCDE":
+        yahoo.answers[name] = [*[busy()] * 4, chart(name, rows)] if name in "BD" else chart(name, rows)
+    code, report, _ = take(space, capsys, "--symbols", "A,B,C,D,E")
+    assert code == 0
+    assert {row["status"] for row in report["symbols"]} == {"ok"}
+    assert scan_bars(space).collect().height == 5 * 156
+
+
+def test_each_symbol_gets_its_own_bars(yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["A", "B", "C", "D"]
+    for k, name in enumerate(names):
+        rows = bars_of(day("2026-06-30"), day("2026-07-01"), price=100.0 * (k + 1))
+        yahoo.answers[name] = chart(name, rows, named="A" if name == "C" else None)
+    code, report, _ = take(space, capsys, "--symbols", ",".join(names))
+    assert code == 3
+    assert "when asked for C" in report["symbols"][2]["message"]
+    opens = scan_bars(space).collect().group_by("symbol").agg(pl.col("open").first().floor()).sort("symbol")
+    assert opens.rows() == [("A", 100.0), ("B", 200.0), ("D", 400.0)]
+
+
+def test_90_days_are_clamped_and_both_dates_are_in_the_report(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Case 02."""
+    yahoo.answers["AAPX"] = history("AAPX", bars_of(day("2026-04-01"), day("2026-07-01")))
+    code, report, err = take(space, capsys, "--symbols", "AAPX", "--start", "2026-04-01")
+    assert code == 0
+    assert report["symbols"][0]["first_ts"] == "2026-05-04T13:30:00Z"  # a Monday
+    (remark,) = report["remarks"]
+    assert "2026-04-01" in remark
+    assert "2026-05-02" in remark
+    assert "delisted" not in err + remark
+
+
+def test_days_before_the_wall_fail_with_the_limit_and_leave_the_store_alone(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    yahoo.answers["AAPX"] = history("AAPX", bars_of(day("2026-06-29"), day("2026-07-01")))
+    take(space, capsys, "--symbols", "AAPX")
+    before = scan_bars(space).collect()
+    code, report, err = take(space, capsys, "--symbols", "AAPX", "--start", "2026-04-01", "--end", "2026-04-30")
+    assert code == 1
+    assert "60 calendar days" in report["symbols"][0]["message"]
+    assert "delisted" not in err
+    assert scan_bars(space).collect().equals(before)
+
+
+def test_a_run_on_a_closed_day_is_done_not_failed(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    yahoo.answers["AAPX"] = history("AAPX", bars_of(day("2026-06-25"), day("2026-07-01")))
+    code, report, _ = take(
+        space, capsys, "--symbols", "AAPX", "--start", "2026-06-27", "--end", "2026-06-28", now="2026-06-28T22:00:00Z"
+    )
+    assert (code, report["symbols"][0]["status"]) == (0, "unchanged")
+
+
+def test_rows_without_prices_are_reported_as_missing(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = bars_of(day("2026-06-30"), day("2026-07-01"))
+    yahoo.answers["AAPX"] = chart("AAPX", [*rows[:5], (rows[5][0], None, None, None, None, None), *rows[6:]])
+    code, report, _ = take(space, capsys, "--symbols", "AAPX")
+    row = report["symbols"][0]
+    assert (code, row["received"], row["new"], row["empty"], row["missing"]) == (0, 78, 77, 1, 1)
+
+
+def test_round_the_clock_symbols_keep_their_weekends(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = bars_of(day("2026-06-27"), day("2026-06-29"), calendar="24/7")
+    yahoo.answers["BTX-USD"] = chart("BTX-USD", rows, zone="UTC", calendar="24/7")
+    code, report, _ = take(space, capsys, "--symbols", "BTX-USD", "--calendar", "24/7")
+    row = report["symbols"][0]
+    assert (code, row["new"], row["missing"]) == (0, 576, 0)
+
+
+def test_a_split_of_the_whole_history_is_named_and_never_a_silent_jump(
+    yahoo: FakeYahoo, space: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Yahoo divides its 60 days by a split's factor on the day; what is stored was traded at the old price."""
+    old = bars_of(day("2026-06-24"), day("2026-06-27"), price=400.0)
+    yahoo.answers["AAPX"] = chart("AAPX", old)
+    take(space, capsys, "--symbols", "AAPX", now="2026-06-26T22:00:00Z")
+    stored = scan_bars(space).collect()
+    rescaled: list[Row] = [
+        (ts, (o or 0.0) / 4.0, (h or 0.0) / 4.0, (low or 0.0) / 4.0, (c or 0.0) / 4.0, v) for ts, o, h, low, c, v in old
+    ]
+    yahoo.answers["AAPX"] = chart("AAPX", [*rescaled, *bars_of(day("2026-06-29"), day("2026-07-01"))])
+    code, report, _ = take(space, capsys, "--symbols", "AAPX")
+    assert (code, report["symbols"][0]["status"]) == (1, "rejected")
+    assert "a split" in report["symbols"][0]["message"]
+    assert scan_bars(space).collect().equals(stored)
 
 
 def test_the_store_grows_past_the_60_days_by_repeated_runs(

@@ -24,7 +24,6 @@ from tests.yahoo_server import (
     yfinance_on,
 )
 
-XNYS = Clock("XNYS")
 NOW = datetime(2026, 6, 30, 22, 0, tzinfo=UTC)
 DAY = bars_of(datetime(2026, 6, 30, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC))
 
@@ -35,10 +34,8 @@ def yahoo(tmp_path: Path) -> Iterator[FakeYahoo]:
         yield server
 
 
-def ask(
-    *symbols: str, clock: Clock = XNYS, start: date | None = None, end: date | None = None, now: datetime = NOW
-) -> list[Delivery]:
-    return list(source.fetch(symbols, clock=clock, start=start, end=end, now=now))
+def ask(*symbols: str, end: date | None = None) -> list[Delivery]:
+    return list(source.fetch(symbols, clock=Clock("XNYS"), start=None, end=end, now=NOW))
 
 
 def test_a_rate_limit_that_passes_is_waited_out(yahoo: FakeYahoo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def fetch(
         Days in the calendar's zone, both included. None: the 60 calendar days that Yahoo keeps, up to now. An earlier
         start is moved to the first whole day Yahoo keeps, and said.
     now
-        Where the 60 days end (aware).
+        Where the 60 days end (aware); nothing later is asked for.
 
     Yields
     ------
@@ -94,7 +94,8 @@ def fetch(
     zone = zone_of(clock.zone)
     first = (now - WALL).astimezone(zone).date() + timedelta(days=1)
     begin = datetime.combine(max(start or first, first), datetime.min.time(), zone)
-    stop = None if end is None else datetime.combine(end + timedelta(days=1), datetime.min.time(), zone)
+    after = None if end is None else datetime.combine(end + timedelta(days=1), datetime.min.time(), zone)
+    stop = now if after is None else min(now, after)  # also where yfinance would go by a clock of its own
     source = f"yahoo (yfinance {_version()})"
     names = list(dict.fromkeys(symbols))
     outside = _outside(start, end, first=first, begin=begin, now=now)
@@ -132,16 +133,13 @@ def _outside(start: date | None, end: date | None, *, first: date, begin: dateti
     return None
 
 
-def _closed(clock: Clock, begin: datetime, stop: datetime | None, *, now: datetime) -> bool:
+def _closed(clock: Clock, begin: datetime, stop: datetime, *, now: datetime) -> bool:
     """Whether the calendar has no bar in the range that is finished at `now`."""
-    until = now - BAR + timedelta(microseconds=1)
-    until = until if stop is None else min(until, stop)
+    until = min(stop, now - BAR + timedelta(microseconds=1))
     return grid(clock, begin.astimezone(UTC), until.astimezone(UTC)).is_empty()
 
 
-def _patient(
-    yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime | None, patience: _Patience
-) -> Chart:
+def _patient(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime, patience: _Patience) -> Chart:
     """One symbol, with the waits that are left."""
     faults = list(FAULT_WAITS_S)
     while True:

@@ -85,8 +85,8 @@ def client() -> Iterator[Any]:
         YfConfig.debug.hide_exceptions = hidden
 
 
-def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime | None) -> Chart:
-    """One request for `begin <= ts < stop` (aware; None = up to now) through yfinance, which `client` gave.
+def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) -> Chart:
+    """One request for `begin <= ts < stop` (aware) through yfinance, which `client` gave.
 
     Raises
     ------
@@ -150,9 +150,7 @@ def _named(ticker: Any) -> str:
     return str(ticker.history_metadata.get("symbol") or "")
 
 
-def _missing(
-    error: Any, symbol: str, *, named: str, begin: datetime, stop: datetime | None
-) -> FaultError | RefusedError:
+def _missing(error: Any, symbol: str, *, named: str, begin: datetime, stop: datetime) -> FaultError | RefusedError:
     """What it means that yfinance found no prices: a symbol unknown to Yahoo, a range it does not serve, or a fault."""
     reason = str(error.yahoo_reason or "")
     said = reason.lower()
@@ -170,9 +168,9 @@ def _missing(
     return FaultError(f"it said: {reason}" if reason else "not in the form of a chart")
 
 
-def _empty(symbol: str, begin: datetime, stop: datetime | None) -> RefusedError:
-    until = "now" if stop is None else f"{stop - timedelta(days=1):%Y-%m-%d}"
-    text = f"Yahoo knows {symbol}, but gave not a single bar from {begin:%Y-%m-%d} to {until}"
+def _empty(symbol: str, begin: datetime, stop: datetime) -> RefusedError:
+    until = stop.astimezone(begin.tzinfo) - timedelta(microseconds=1)
+    text = f"Yahoo knows {symbol}, but gave not a single bar from {begin:%Y-%m-%d} to {until:%Y-%m-%d}"
     return RefusedError(Failure("failed", text), empty=True)
 
 
