@@ -155,7 +155,8 @@ def _patient(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datet
         except FaultError as fault:
             if not faults:
                 patience.away_in_a_row = patience.away_in_a_row + 1 if fault.away else 0
-                raise RefusedError(Failure("failed", f"Yahoo's answer could not be used: {fault}")) from fault
+                lead = "Yahoo could not be reached" if fault.away else "Yahoo's answer could not be used"
+                raise RefusedError(Failure("failed", f"{lead}: {fault}")) from fault
             _sleep(_lengthened(faults.pop(0)))
         except RefusedError:
             patience.answered()

@@ -187,5 +187,5 @@ def _frame(table: Any, symbol: str) -> pl.DataFrame:
 
 
 def _reason(error: Exception) -> str:
-    lines = str(error).splitlines()
+    lines = str(error).partition(" See https://curl.se")[0].splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
