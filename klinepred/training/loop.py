@@ -97,13 +97,15 @@ def train(
     device = choose_device(train.device)
     precision = resolve(train, device)
     saved = load_checkpoint(resume) if resume else None
-    remarks = [*precision.remarks, *(check_fits(saved, data=data, model=model, train=train) if saved else [])]
+    remarks = check_fits(saved, data=data, model=model, train=train) if saved else []
     with StopRequest() as stop, precision.applied(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(train.seed)
         network = build_network(model, inputs=data.x_NF.shape[1]).to(device)
         state = make_state(network, train=train, precision=precision)
         rows = TrainRows(data, device=device, size=train.batch, seed=train.seed)
         remarks += restore(state, saved, train=train, device=device) if saved else []
+        for line in precision.remarks:
+            log.info("%s", line)
         for remark in remarks:
             log.warning("%s", remark)
         origin = tracker.start(
