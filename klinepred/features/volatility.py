@@ -16,6 +16,11 @@ RUNG: Final = -12.0
 _UP, _DOWN, _END = pl.col("_up"), pl.col("_down"), pl.col("_end")
 _SHORT: Final = pl.col("_short")
 
+
+def _level(variance: pl.Expr, bars: int) -> pl.Expr:
+    return mean(variance, bars).log() / 2.0 - pl.col("_log_s")
+
+
 SHARED: Final[Shared] = (
     {
         "_up": (H / O).log(),
@@ -24,13 +29,17 @@ SHARED: Final[Shared] = (
         "_short": root_mean_square(R, 12, least=6),
         "_log_s": S.log(),
     },
+    {
+        "_parkinson": _level((_UP - _DOWN) ** 2 / (4.0 * math.log(2.0)), 12),
+        "_garman_klass": _level((_UP - _DOWN) ** 2 / 2.0 - (2.0 * math.log(2.0) - 1.0) * _END**2, 39),
+        "_rogers_satchell": _level(_UP * (_UP - _END) + _DOWN * (_DOWN - _END), 78),
+    },
 )
 
 
-def _against_s(variance: pl.Expr, bars: int) -> pl.Expr:
+def _against_s(column: str) -> pl.Expr:
     """log(root of the trailing mean of per-bar variances / s); null below `RUNG`: rounding left by bars before."""
-    level = mean(variance, bars).log() / 2.0 - pl.col("_log_s")
-    return pl.when(level >= RUNG).then(level)
+    return pl.when(pl.col(column) >= RUNG).then(pl.col(column))
 
 
 def _variation() -> pl.Expr:
@@ -58,7 +67,7 @@ VOLATILITY: Final = (
     Feature(
         name="volatility__parkinson_12",
         formula="log(root of mean over 12 bars of log(h/l)^2 / (4 log 2) / s); masked at mean 0",
-        expression=_against_s((_UP - _DOWN) ** 2 / (4.0 * math.log(2.0)), 12),
+        expression=_against_s("_parkinson"),
         first_value=27,
         lookback_bars=SIGMA_BARS + 1,
         source="Parkinson, Journal of Business 53 (1980)",
@@ -66,7 +75,7 @@ VOLATILITY: Final = (
     Feature(
         name="volatility__garman_klass_39",
         formula="log(root of mean over 39 bars of log(h/l)^2 / 2 - (2 log 2 - 1) log(c/o)^2 / s); masked at mean 0",
-        expression=_against_s((_UP - _DOWN) ** 2 / 2.0 - (2.0 * math.log(2.0) - 1.0) * _END**2, 39),
+        expression=_against_s("_garman_klass"),
         first_value=40,
         lookback_bars=SIGMA_BARS + 1,
         source="Garman and Klass, Journal of Business 53 (1980)",
@@ -74,7 +83,7 @@ VOLATILITY: Final = (
     Feature(
         name="volatility__rogers_satchell_78",
         formula="log(root of mean over 78 bars of log(h/o) log(h/c) + log(l/o) log(l/c) / s); masked at mean 0",
-        expression=_against_s(_UP * (_UP - _END) + _DOWN * (_DOWN - _END), 78),
+        expression=_against_s("_rogers_satchell"),
         first_value=79,
         lookback_bars=SIGMA_BARS + 1,
         source="Rogers and Satchell, Annals of Applied Probability 1 (1991)",

@@ -32,7 +32,7 @@ from klinepred.features.spec import Feature, Shared
 
 SESSIONS: Final = 20
 _IMPACT: Final = pl.col("_impact")
-_LONG: Final = mean(_IMPACT, SIGMA_BARS, least=SIGMA_LEAST)
+_LONG: Final = pl.col("_long")
 _FLOW: Final = pl.when(H > L).then((2.0 * C - H - L) / WIDTH).otherwise(0.0) * V
 _MEAN_V: Final = pl.col("_mean_v")
 _X, _Y = pl.col("_x"), pl.col("_y")
@@ -50,6 +50,8 @@ SHARED: Final[Shared] = (
         "_values": pl.col("_value").cum_sum().over("session"),
         "_traded": V.cum_sum().over("session"),
         "_x": pl.when(_MEAN_V > 0.0).then(R / S),
+        "_long": mean(_IMPACT, SIGMA_BARS, least=SIGMA_LEAST),
+        "_mean_vv": mean(V * V, SIGMA_BARS),
     },
     {"_y": pl.when(_X.is_not_null()).then(V / _MEAN_V)},
     {
@@ -76,7 +78,7 @@ VOLUME: Final = (
     Feature(
         name="volume__z_78",
         formula="(v - mean of v over 78 bars) / standard deviation of v over 78 bars",
-        expression=(V - _MEAN_V) / spread(mean(V**2, SIGMA_BARS), _MEAN_V),
+        expression=(V - _MEAN_V) / spread(pl.col("_mean_vv"), _MEAN_V),
         first_value=SIGMA_BARS,
         lookback_bars=SIGMA_BARS,
         source="standard score",
