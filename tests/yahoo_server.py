@@ -58,8 +58,9 @@ def chart(
     currency: str = "USD",
     events: dict[str, Any] | None = None,
     named: str | None = None,
+    spacing: str = "5m",
 ) -> Reply:
-    """Bars in the form Yahoo's v8 chart gives them; `named` is the symbol that the answer says it is of."""
+    """Bars in the form Yahoo's v8 chart gives them; the answer says it is of `named`, of bars of `spacing`."""
     stamps = [int(row[0].timestamp()) for row in rows]
     low = rows[0][0] if rows else datetime(2026, 6, 1, tzinfo=UTC)
     high = rows[-1][0] if rows else low
@@ -84,7 +85,7 @@ def chart(
         "exchangeTimezoneName": zone,
         "regularMarketPrice": 1.0,
         "priceHint": 2,
-        "dataGranularity": "5m",
+        "dataGranularity": spacing,
         "range": "",
         "validRanges": ["1d", "5d", "1mo"],
         "tradingPeriods": periods,

@@ -21,6 +21,9 @@ TIMEOUT_S: Final = 20.0
 """For one request; yfinance may make a few more for Yahoo's cookie, each with its own limit of 30 seconds."""
 NAME: Final = re.compile(r"[A-Za-z0-9.^=&-]{1,32}")
 """What Yahoo's symbols are made of. The symbol becomes part of an address, unescaped: nothing else may get there."""
+INTERVAL: Final = "5m"
+FAR: Final = timedelta(days=7)
+"""Rows that lie further than this from the range asked for show that the stamps of an answer are not to be trusted."""
 ISIN: Final = re.compile(r"[A-Z]{2}[A-Z0-9]{9}[0-9]")
 MINOR: Final = {"GBp": "pence", "GBX": "pence", "ZAc": "cents", "ILA": "agorot"}
 """Yahoo's codes for quotes in a hundredth of the currency."""
@@ -105,7 +108,7 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
             warnings.simplefilter("ignore")  # of pandas, raised inside yfinance
             try:
                 table = ticker.history(
-                    interval="5m",
+                    interval=INTERVAL,
                     start=begin,
                     end=stop,
                     prepost=clock.hours == "extended",
@@ -117,19 +120,26 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
             except yf.exceptions.YFPricesMissingError as error:
                 raise _missing(error, symbol, named=_named(ticker), begin=begin, stop=stop) from error
             named, currency = _named(ticker), str(ticker.history_metadata.get("currency") or "")
+            spacing = str(ticker.history_metadata.get("dataGranularity") or INTERVAL)
         if named.upper() != symbol.upper():
             raise FaultError(f"it was of {named or 'no symbol'} when asked for {symbol}")
+        if spacing != INTERVAL:
+            raise FaultError(f"it was of {spacing} bars when asked for {INTERVAL}")
         if table.empty:
             raise _empty(symbol, begin, stop)
-        return Chart(_frame(table, symbol), currency)
+        frame = _frame(table, symbol)
+        _check_range(frame, begin, stop)
+        return Chart(frame, currency)
     except yf.exceptions.YFRateLimitError as error:
         raise BusyError from error
     except (yf.exceptions.YFException, OSError, ValueError) as error:
+        if "404" in (page := str(getattr(error, "doc", ""))) and "not found" in page.lower():  # no chart but a page
+            raise RefusedError(Failure("unknown-symbol", f"Yahoo has no page of {symbol} (HTTP 404)")) from error
         away = "CURRENTLY DOWN" in str(error) or (isinstance(error, OSError) and not isinstance(error, ValueError))
         raise FaultError(_reason(error), away=away) from error
     except PeeweeException as error:
         raise FaultError(f"yfinance's cache on disk: {_reason(error)}", away=True) from error
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         if error.args == ("timestamp",):  # a known symbol, no bar in the range
             raise _empty(symbol, begin, stop) from error
         raise FaultError(f"not in the form of a chart ({_reason(error)})") from error
@@ -143,6 +153,14 @@ def _check_name(symbol: str) -> None:
         raise RefusedError(Failure("unknown-symbol", text))
     if ISIN.fullmatch(symbol.upper()):
         raise RefusedError(Failure("unknown-symbol", f"{symbol} is an ISIN: pass the symbol Yahoo lists it under"))
+
+
+def _check_range(frame: pl.DataFrame, begin: datetime, stop: datetime) -> None:
+    low, high = frame.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
+    if low is not None and (low < begin - FAR or high > stop + FAR):
+        raise FaultError(
+            f"it was of {low:%Y-%m-%d} to {high:%Y-%m-%d} when asked for {begin:%Y-%m-%d} to {stop:%Y-%m-%d}"
+        )
 
 
 def _named(ticker: Any) -> str:
