@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from klinepred.calendar import place
 from klinepred.schema import PRICES
 from tests.features.frames import bits_differ, built, float64, market
 
@@ -58,6 +59,24 @@ def test_a_changed_future_leaves_every_past_row_bit_identical(kind: str, future:
     for share in (0.1, 0.45, 0.9):
         now = stamps[int(share * len(stamps))]
         other = float64(FUTURES[future](bars, pl.col("ts") > now), universe=members)
+        assert bits_differ(whole.filter(pl.col("ts") <= now), other.filter(pl.col("ts") <= now)) == []
+
+
+def _repeated_extremes(bars: pl.DataFrame, later: pl.Expr) -> pl.DataFrame:
+    high, low = bars["high"].max(), bars["low"].min()
+    return bars.with_columns(
+        high=pl.when(later).then(high).otherwise("high"), low=pl.when(later).then(low).otherwise("low")
+    )
+
+
+@pytest.mark.parametrize("bar", [0, 1, 39, 76, 77])
+def test_the_border_of_a_session_is_no_exception(bar: int) -> None:
+    bars = MARKETS["gaps, flat bars, silence"]
+    placed = place(bars)
+    whole, members = float64(bars), sorted(set(bars["symbol"]))
+    now = placed.filter((pl.col("bar") == bar) & (pl.col("session").rank("dense") == 9))["ts"][0]
+    for future in (*FUTURES.values(), _repeated_extremes):
+        other = float64(future(bars, pl.col("ts") > now), universe=members)
         assert bits_differ(whole.filter(pl.col("ts") <= now), other.filter(pl.col("ts") <= now)) == []
 
 
