@@ -147,7 +147,7 @@ def test_mlflows_global_state_is_left_alone(finished: MlflowTracker, space: Work
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
-@pytest.mark.parametrize("uri", ["file:./mlruns", "./mlruns", "file:///tmp/mlruns", "C:\\mlruns"])
+@pytest.mark.parametrize("uri", ["file:./mlruns", "./mlruns", "file:///srv/mlruns", "C:\\mlruns"])
 def test_a_folder_as_run_store_is_refused_before_anything_starts(
     uri: str, space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_folder_as_run_store_is_refused_before_anything_starts(
     assert refused.value.exit_code == 2
 
 
-@pytest.mark.parametrize("uri", ["sqlite:////tmp/x.db", "http://host:5000", "postgresql://u@h/db", "databricks"])
+@pytest.mark.parametrize("uri", ["sqlite:////srv/x.db", "http://host:5000", "postgresql://u@h/db", "databricks"])
 def test_an_explicit_run_store_wins(uri: str, space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert run_store(space) == uri
