@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_rate_limits_now_and_then_do_not_use_the_waits_up(yahoo: FakeYahoo, monk
     for name in names:
         yahoo.answers[name] = [busy(), busy(), chart(name, DAY)]
     assert not any(one.failures for one in ask(*names))
-    assert len(waits) == 20
+    assert len(waits) == 20 / source.AT_ONCE  # one for each four that were asked together
     assert max(waits) <= 3.0
 
 
@@ -96,7 +97,30 @@ def test_a_ban_stops_the_asking(yahoo: FakeYahoo) -> None:
         yahoo.answers[name] = busy()
     got = ask(*names)
     assert {one.failures[name].status for name, one in zip(names, got, strict=True)} == {"rate-limited"}
-    assert {symbol for symbol, _ in yahoo.asked} == {"S0", "S1", "S2"}
+    assert {symbol for symbol, _ in yahoo.asked} == {"S0", "S1", "S2", "S3"}  # four are asked for at once
+    assert len(yahoo.asked) == 2 * (
+        4 + 5 + 2
+    )  # each at first, S0 after five waits, S1 and S2 once more; by yfinance twice
+
+
+def test_four_symbols_are_asked_for_at_the_same_time_and_each_gets_its_own_bars(yahoo: FakeYahoo) -> None:
+    together = threading.Barrier(4, timeout=20.0)
+    names = [f"S{i}" for i in range(12)]
+
+    def at_price(name: str, price: float) -> Callable[[dict[str, str]], Reply]:
+        rows = bars_of(datetime(2026, 6, 30, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC), price=price)
+
+        def answer(query: dict[str, str]) -> Reply:
+            together.wait()
+            return chart(name, rows)
+
+        return answer
+
+    for k, name in enumerate(names):
+        yahoo.answers[name] = at_price(name, 100.0 * (k + 1))
+    got = ask(*names)
+    assert [one.frame["symbol"].unique().to_list() for one in got] == [[name] for name in names]
+    assert [one.frame["open"][0] for one in got] == [100.0 * (k + 1) for k in range(12)]
 
 
 def test_an_unknown_symbol_between_is_no_sign_of_a_ban(yahoo: FakeYahoo) -> None:
@@ -120,7 +144,7 @@ def test_when_yahoo_is_down_the_rest_is_not_asked_for(yahoo: FakeYahoo) -> None:
         yahoo.answers[name] = Reply(200, "Will be right back")
     got = ask(*names)
     assert {one.failures[name].status for name, one in zip(names, got, strict=True)} == {"failed"}
-    assert {symbol for symbol, _ in yahoo.asked} == {"S0", "S1", "S2"}
+    assert {symbol for symbol, _ in yahoo.asked} == {"S0", "S1", "S2", "S3"}
     assert "not asked for" in got[-1].failures["S8"].message
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import polars as pl
 
@@ -31,15 +34,21 @@ FAULT_WAITS_S: Final = (1.0, 3.0)
 GIVE_UP_AFTER: Final = 3
 """Symbols in a row that are refused once the waits are used up, or that find Yahoo out of reach; the rest is not asked
 for any more."""
+AT_ONCE: Final = 4
+"""Symbols asked for at the same time, each by a request of its own."""
 LIMIT: Final = "Yahoo keeps 5-minute bars of the last 60 calendar days only"
 BUSY: Final = "rate limit of Yahoo (HTTP 429): nothing was taken, what is stored is as it was; try again in an hour"
 
 
+Outcome = Chart | BusyError | FaultError | RefusedError
+
+
 @dataclass
 class _Patience:
-    """What is left of it in this ingest."""
+    """What is left of it in this ingest; `pauses` counts the waits so far."""
 
     step: int = 0
+    pauses: int = 0
     left_s: float = BUSY_TOTAL_S
     refused_in_a_row: int = 0
     away_in_a_row: int = 0
@@ -71,7 +80,7 @@ class _Patience:
 def fetch(
     symbols: Sequence[str], *, clock: Clock, start: date | None, end: date | None, now: datetime
 ) -> Iterator[Delivery]:
-    """Ask Yahoo for one symbol after the other.
+    """Ask Yahoo for each symbol by a request of its own, four at the same time.
 
     Prices are not adjusted for splits or dividends after the fact, and stay in the currency unit Yahoo quotes (pence
     for London). Rows without prices are passed on as nulls; the bar that is still open is passed on too: cleaning
@@ -106,21 +115,24 @@ def fetch(
     if start is not None and start < first:
         remarks = (f"{LIMIT}: asked from {start}, taken from {first}; what is stored from before stays",)
     patience = _Patience()
-    with client() as yf:
-        for name in names:
-            spent = patience.used_up()
-            if spent is not None:
-                yield _nothing(name, spent, source, remarks)
-                continue
-            try:
-                chart = _patient(yf, name, clock=clock, begin=begin, stop=stop, patience=patience)
-            except RefusedError as refusal:
-                failure = refusal.failure
-                if refusal.empty and _closed(clock, begin, stop, now=now):
+    with client() as yf, ThreadPoolExecutor(AT_ONCE, "yahoo") as pool:
+        send = partial(_send, pool, partial(ask, yf, clock=clock, begin=begin, stop=stop))
+        for at in range(0, len(names), AT_ONCE):
+            group = names[at : at + AT_ONCE]
+            outcomes = {} if patience.used_up() else send(group)
+            pauses = patience.pauses
+            for name in group:
+                outcome = outcomes.get(name)
+                if patience.pauses > pauses and isinstance(outcome, BusyError | FaultError):
+                    outcome = None  # from before a wait: another try may be better
+                answer = _settle(name, outcome, send=send, patience=patience)
+                if isinstance(answer, Chart):
+                    yield Delivery(frame=answer.frame, source=source, remarks=(*remarks, *_unit(name, answer)))
+                    continue
+                failure = answer.failure
+                if answer.empty and _closed(clock, begin, stop, now=now):
                     failure = Failure("unchanged", f"{clock} has no finished bar in the days asked for")
                 yield _nothing(name, failure, source, remarks)
-                continue
-            yield Delivery(frame=chart.frame, source=source, remarks=(*remarks, *_unit(name, chart)))
 
 
 def _outside(start: date | None, end: date | None, *, first: date, begin: datetime, now: datetime) -> Failure | None:
@@ -139,31 +151,49 @@ def _closed(clock: Clock, begin: datetime, stop: datetime, *, now: datetime) -> 
     return grid(clock, begin.astimezone(UTC), until.astimezone(UTC)).is_empty()
 
 
-def _patient(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime, patience: _Patience) -> Chart:
-    """One symbol, with the waits that are left."""
+def _send(pool: Executor, one: Callable[[str], Chart], symbols: Sequence[str]) -> dict[str, Outcome]:
+    """One request for each symbol, at the same time."""
+
+    def outcome(symbol: str) -> Outcome:
+        try:
+            return one(symbol)
+        except (BusyError, FaultError, RefusedError) as error:
+            return error
+
+    with warnings.catch_warnings():  # of pandas, inside yfinance; here, since it holds for all threads
+        warnings.simplefilter("ignore")
+        return dict(zip(symbols, pool.map(outcome, symbols), strict=True))
+
+
+def _settle(
+    symbol: str, outcome: Outcome | None, *, send: Callable[[Sequence[str]], dict[str, Outcome]], patience: _Patience
+) -> Chart | RefusedError:
+    """What becomes of a symbol in the end, with the waits that are left; `outcome` None: it was not asked for yet."""
     faults = list(FAULT_WAITS_S)
     while True:
-        try:
-            chart = ask(yf, symbol, clock=clock, begin=begin, stop=stop)
-        except BusyError:
+        if outcome is None:
+            spent = patience.used_up()
+            if spent is not None:
+                return RefusedError(spent)
+            outcome = send([symbol])[symbol]
+        if isinstance(outcome, Chart | RefusedError):
+            patience.answered()
+            return outcome
+        if isinstance(outcome, BusyError):
             wait = patience.next_wait()
             if wait is None:
-                raise RefusedError(Failure("rate-limited", BUSY)) from None
+                return RefusedError(Failure("rate-limited", BUSY))
             pause = _lengthened(wait)
             log.info("Yahoo's rate limit at %s: waiting %.0f s", symbol, pause)
-            _sleep(pause)
-        except FaultError as fault:
-            if not faults:
-                patience.away_in_a_row = patience.away_in_a_row + 1 if fault.away else 0
-                lead = "Yahoo could not be reached" if fault.away else "Yahoo's answer could not be used"
-                raise RefusedError(Failure("failed", f"{lead}: {fault}")) from fault
-            _sleep(_lengthened(faults.pop(0)))
-        except RefusedError:
-            patience.answered()
-            raise
+        elif faults:
+            pause = _lengthened(faults.pop(0))
         else:
-            patience.answered()
-            return chart
+            patience.away_in_a_row = patience.away_in_a_row + 1 if outcome.away else 0
+            lead = "Yahoo could not be reached" if outcome.away else "Yahoo's answer could not be used"
+            return RefusedError(Failure("failed", f"{lead}: {outcome}"))
+        patience.pauses += 1
+        _sleep(pause)
+        outcome = None
 
 
 def _unit(symbol: str, chart: Chart) -> tuple[str, ...]:

@@ -89,7 +89,9 @@ def client() -> Iterator[Any]:
 
 
 def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) -> Chart:
-    """One request for `begin <= ts < stop` (aware) through yfinance, which `client` gave.
+    """One request for `begin <= ts < stop` (aware) through yfinance, which `client` gave; may run in several threads.
+
+    pandas warns inside yfinance: that is the caller's to silence, since a filter of warnings holds for all threads.
 
     Raises
     ------
@@ -104,23 +106,21 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
     try:
         ticker = yf.Ticker(symbol)
         ticker._tz = clock.zone  # spares a request per symbol: begin and stop carry their zone, so it is not used
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of pandas, raised inside yfinance
-            try:
-                table = ticker.history(
-                    interval=INTERVAL,
-                    start=begin,
-                    end=stop,
-                    prepost=clock.hours == "extended",
-                    auto_adjust=False,
-                    actions=False,
-                    keepna=True,
-                    timeout=TIMEOUT_S,
-                )
-            except yf.exceptions.YFPricesMissingError as error:
-                raise _missing(error, symbol, named=_named(ticker), begin=begin, stop=stop) from error
-            named, currency = _named(ticker), str(ticker.history_metadata.get("currency") or "")
-            spacing = str(ticker.history_metadata.get("dataGranularity") or INTERVAL)
+        try:
+            table = ticker.history(
+                interval=INTERVAL,
+                start=begin,
+                end=stop,
+                prepost=clock.hours == "extended",
+                auto_adjust=False,
+                actions=False,
+                keepna=True,
+                timeout=TIMEOUT_S,
+            )
+        except yf.exceptions.YFPricesMissingError as error:
+            raise _missing(error, symbol, named=_named(ticker), begin=begin, stop=stop) from error
+        named, currency = _named(ticker), str(ticker.history_metadata.get("currency") or "")
+        spacing = str(ticker.history_metadata.get("dataGranularity") or INTERVAL)
         if named.upper() != symbol.upper():
             raise FaultError(f"it was of {named or 'no symbol'} when asked for {symbol}")
         if spacing != INTERVAL:
