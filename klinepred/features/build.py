@@ -124,11 +124,11 @@ def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...
     parts = placed.partition_by("symbol", maintain_order=True) if placed.height else [placed]
     frame = pl.concat([_own_columns(part, own, dtype) for part in parts])
     if across:
-        crossed = cross_columns(frame.select("symbol", "ts", "_row", *CROSS_INPUT), universe=members)
+        crossed = cross_columns(frame[["symbol", "ts", "_row", *CROSS_INPUT]].rechunk(), universe=members)
         parts = crossed.partition_by("symbol", maintain_order=True) if crossed.height else [crossed]
         sides = [_masked(part.select("_row", *_raw(across)), across, dtype).drop("_row") for part in parts]
         frame = pl.concat([frame, pl.concat(sides)], how="horizontal")
-    return frame.select("symbol", "ts", "close", *features.names)
+    return frame[["symbol", "ts", "close", *features.names]]
 
 
 def _own_columns(bars: pl.DataFrame, features: tuple[Feature, ...], dtype: pl.DataType) -> pl.DataFrame:
