@@ -44,7 +44,8 @@ class Dataset:
     part_N
         Int8: index into `PARTS` of the raw target; -1 = none, or purged.
     rows
-        symbol, ts, session, close of the N rows, sorted by symbol and ts.
+        symbol, ts, session, close of the N rows, sorted by symbol and ts; label_session is the session in which the
+        target ends (null = no target): an overnight target belongs to the session it opens.
     sequences
         All sequences over the N rows; `sequences.covering(data.mask("train"))` are those of a part.
     lacking
@@ -145,7 +146,7 @@ def make_dataset(
         vol_N=_float32(frame, "vol"),
         kind_N=frame.get_column("kind").to_numpy().astype(np.int8),
         part_N=frame.get_column("part").to_numpy().astype(np.int8),
-        rows=frame.select("symbol", "ts", "session", "close"),
+        rows=frame.select("symbol", "ts", "session", "close", label_session="last_session"),
         sequences=cut_sequences(symbol_N, frame.get_column("slot").to_numpy(), session_N, settings),
         scaler=scaler,
         split=split,

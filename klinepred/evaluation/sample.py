@@ -36,6 +36,7 @@ class Sample:
         0 = within a session, 1 = across a break.
     session_M, bar_M, symbol_M, month_M
         Codes from 0, ascending in time (`symbol_M`: in the order of names). `bar_M` is one per ts and kind of step.
+        A row belongs to the session its target ends in: the night before the test part is no session of its own.
     ts_M
         Open of bar t, microseconds UTC.
     sessions, symbols, months
@@ -107,9 +108,9 @@ def take_sample(data: Dataset, pred_N: np.ndarray, *, mask_N: np.ndarray) -> Sam
         )
     rows = data.rows.filter(pl.Series(mask_N, dtype=pl.Boolean))
     kind_M = data.kind_N[mask_N]
-    session_M, sessions = _codes(rows.get_column("session"))
+    session_M, sessions = _codes(rows.get_column("label_session"))
     symbol_M, symbols = _codes(rows.get_column("symbol"))
-    month_M, months = _codes(rows.get_column("session").dt.strftime("%Y-%m"))
+    month_M, months = _codes(rows.get_column("label_session").dt.strftime("%Y-%m"))
     ts_M = rows.get_column("ts").to_physical().to_numpy()
     _, bar_M = np.unique(ts_M * 2 + kind_M, return_inverse=True)
     return Sample(

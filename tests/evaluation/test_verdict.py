@@ -66,7 +66,9 @@ def _data(*, signal: float = 0.1, seed: int = 0) -> Dataset:
         vol_N=np.full(symbol_N.size, 1e-3, dtype=np.float32),
         kind_N=(bar_N == BARS - 2).astype(np.int8),
         part_N=part_N,
-        rows=rows.with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")), session=pl.col("ts").dt.date()),
+        rows=rows.with_columns(
+            pl.col("ts").cast(pl.Datetime("us", "UTC")), session=pl.col("ts").dt.date()
+        ).with_columns(label_session="session"),
         sequences=cut_sequences(symbol_N, session_N * 1000 + bar_N, session_N, settings),
         scaler=Scaler(tuple(F50.names), np.zeros(x_NF.shape[1]), np.ones(x_NF.shape[1]), 6.0),
         split=_split(first.date() + timedelta(days=29)),
