@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ import polars as pl
 
 from klinepred.bars.clean import clean
 from klinepred.bars.delivery import Delivery, Failure
+from klinepred.bars.doubt import Doubt
 from klinepred.bars.lock import WAIT_S, writer
 from klinepred.bars.reconcile import reconcile
 from klinepred.bars.report import IngestReport
@@ -27,7 +29,7 @@ from klinepred.bars.store import (
 )
 from klinepred.bars.tally import Tally
 from klinepred.calendar import Clock, segments
-from klinepred.errors import UsageError
+from klinepred.errors import SourceError, UsageError
 from klinepred.paths import Workspace
 from klinepred.settings import DataSettings
 
@@ -58,7 +60,7 @@ def ingest(
     UsageError
         A path does not exist; no symbols or no paths to take in; a calendar nobody knows.
     SourceError
-        The only file is unreadable, or the source as a whole cannot be reached.
+        The only file is unreadable, the source gave not a single row, or it cannot be reached at all.
     StoreError
         The store cannot be written, or is held by another process.
     """
@@ -67,6 +69,8 @@ def ingest(
     at = datetime.now(UTC) if now is None else now.astimezone(UTC)
     tally = Tally()
     remarks: dict[str, None] = {}
+    doubt = Doubt() if _many(data) else None
+    desk = _Desk(space, clock, tally, doubt, before=store_version(space), wait_s=wait_s)
     told = time.monotonic()
     stored = 0
     for delivery in _deliveries(data, clock, at):
@@ -76,11 +80,27 @@ def ingest(
                 remarks[line] = None
         for symbol, failure in delivery.failures.items():
             tally.add_failure(symbol, failure)
-        stored += _take(delivery, data, space, tally=tally, clock=clock, now=at, wait_s=wait_s)
+        stored += _take(delivery, data, desk, now=at)
         if time.monotonic() - told > TALK_EVERY_S:
             told = time.monotonic()
             log.info("… %s bars stored so far, now from %s", f"{stored:,}", delivery.source)
+    for good, again, source in doubt.release() if doubt else ():
+        tally.add_counts(good.head(1).select("symbol", duplicates=pl.lit(again)))
+        with writer(space.data, wait_s=wait_s):
+            _commit(good, good.clear(), source, replace(desk, doubt=None))
+    if not tally.reports():
+        raise _no_rows(data)
     return IngestReport(version=store_version(space), symbols=tally.reports(), remarks=tuple(remarks))
+
+
+def _no_rows(data: DataSettings) -> SourceError:
+    span = f" from {data.start or 'the first day'} to {data.end or 'the last'}" if data.start or data.end else ""
+    return SourceError(
+        f"ingest from {data.source}",
+        expected=f"at least one row{span}",
+        got="none",
+        do="check --start and --end against what the source holds" if span else "check that the source is not empty",
+    )
 
 
 def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Delivery]:
@@ -118,18 +138,30 @@ def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Del
     return fetch(data.symbols, clock=clock, start=data.start, end=data.end, now=now)
 
 
-def _take(
-    delivery: Delivery,
-    data: DataSettings,
-    space: Workspace,
-    *,
-    tally: Tally,
-    clock: Clock,
-    now: datetime,
-    wait_s: float,
-) -> int:
+def _many(data: DataSettings) -> bool:
+    """Whether the bars of one symbol may come in several deliveries."""
+    if data.source == "files":
+        from klinepred.bars.sources.files import find_files
+
+        return len(find_files([Path(path) for path in data.paths])) > 1
+    return data.source == "simulate"
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What all deliveries of one ingest share."""
+
+    space: Workspace
+    clock: Clock
+    tally: Tally
+    doubt: Doubt | None
+    before: int | None
+    wait_s: float
+
+
+def _take(delivery: Delivery, data: DataSettings, desk: _Desk, *, now: datetime) -> int:
     """Clean, compare and commit one delivery; returns the number of bars written."""
-    frame, extra = delivery.frame, delivery.rejects
+    frame, extra, clock, tally = delivery.frame, delivery.rejects, desk.clock, desk.tally
     if data.source == "files":
         frame = _within(frame, data.start, data.end, clock)
     written = 0
@@ -142,12 +174,14 @@ def _take(
         tally.add_counts(cleaned.counts)
         tally.add_bars(cleaned.bars)
         tally.add_rejects(rejects)
-        with writer(space.data, wait_s=wait_s):
-            written += _commit(cleaned.bars, rejects, delivery.source, space, tally=tally, clock=clock)
+        with writer(desk.space.data, wait_s=desk.wait_s):
+            written += _commit(cleaned.bars, rejects, delivery.source, desk)
     return written
 
 
-def _commit(good: pl.DataFrame, bad: pl.DataFrame, source: str, space: Workspace, *, tally: Tally, clock: Clock) -> int:
+def _commit(good: pl.DataFrame, bad: pl.DataFrame, source: str, desk: _Desk) -> int:
+    """Store what may be stored; what is in doubt is held if more of it may come. The caller holds the writer's lock."""
+    space, clock, tally, doubt = desk.space, desk.clock, desk.tally, desk.doubt
     clocks = stored_clocks(space)
     here = {*good["symbol"].unique(), *bad["symbol"].unique()}
     other = {name for name in here if clocks.get(name, clock) != clock}
@@ -161,20 +195,42 @@ def _commit(good: pl.DataFrame, bad: pl.DataFrame, source: str, space: Workspace
                 f"{clocks[name].calendar} --hours {clocks[name].hours}, or use another workspace",
             ),
         )
-    good = good.filter(~pl.col("symbol").is_in(other)) if other else good
+    known = doubt.refused if doubt else set[str]()
+    good = _without(good, other | known)
     stored = read_overlap(space, good)
     result = reconcile(good, stored)
-    for name, reason in result.refused.items():
-        tally.add_failure(name, Failure("rejected", reason))
+    refused = result.refused
+    for name, reason in refused.items():
+        tally.add_failure(name, Failure("rejected", f"{reason}; {_kept(name, desk)}"))
+    if doubt:
+        for name in refused:
+            doubt.refuse(name)
+        waiting = (doubt.held() & {*good["symbol"].unique()}) | result.doubtful
+        if waiting:
+            doubt.hold(good, waiting, source=source)
+            result = reconcile(_without(good, waiting | set(refused)), stored)
     tally.add_counts(result.counts)
     # Quarantine, then symbols, then bars: stopped in between, what is there is true, and a second try adds the rest.
-    shut = [*other, *result.refused]
+    shut = [*other, *known, *refused]
     keep_quarantine(space, bad.filter(~pl.col("symbol").is_in(shut).fill_null(False)), source=source)
     moved = [*result.new["symbol"].unique(), *result.revised["symbol"].unique()]
     if moved:
         keep_symbols(space, sorted(set(moved)), clock=clock, source=source)
         commit_bars(space, new=result.new, revised=result.revised, stored=stored, clock=clock, source=source)
     return result.new.height + result.revised.height
+
+
+def _kept(name: str, desk: _Desk) -> str:
+    """What of a refused symbol is stored all the same, because it came before there was a doubt."""
+    taken = desk.tally.taken(name)
+    if not taken:
+        return "nothing of this symbol was stored"
+    back = "" if desk.before is None else f"; the state before is version {desk.before} (--as-of {desk.before})"
+    return f"{taken:,} bars of it that came before in this ingest are stored{back}"
+
+
+def _without(frame: pl.DataFrame, symbols: set[str]) -> pl.DataFrame:
+    return frame.filter(~pl.col("symbol").is_in(list(symbols))) if symbols else frame
 
 
 def _batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -38,12 +38,15 @@ class Reconciled:
         Per symbol: `new`, `revised`, `unchanged`.
     refused
         Symbol to the reason why none of its rows may be stored.
+    doubtful
+        Symbols not refused of which some closes differ by more than `CHANGE`: with more bars they might be.
     """
 
     new: pl.DataFrame
     revised: pl.DataFrame
     counts: pl.DataFrame
     refused: Mapping[str, str]
+    doubtful: frozenset[str] = frozenset()
 
 
 def reconcile(received: pl.DataFrame, stored: pl.DataFrame) -> Reconciled:
@@ -55,7 +58,7 @@ def reconcile(received: pl.DataFrame, stored: pl.DataFrame) -> Reconciled:
         `symbol`, `ts` and the five values, unique by symbol and ts.
     """
     if stored.is_empty():
-        refused: dict[str, str] = {}
+        refused, apart = dict[str, str](), pl.DataFrame(schema={"symbol": pl.String})
         state = received.with_columns(_state=pl.lit("new"))
     else:
         old = stored.select("symbol", "ts", *(pl.col(name).alias(f"_{name}") for name in VALUES))
@@ -68,7 +71,8 @@ def reconcile(received: pl.DataFrame, stored: pl.DataFrame) -> Reconciled:
             .then(pl.lit("unchanged"))
             .otherwise(pl.lit("revised"))
         )
-        refused = _refuse(joined.filter(pl.col("_state") == "revised"), joined)
+        apart = _apart(joined.filter(pl.col("_state") == "revised"))
+        refused = _refuse(apart, joined)
         state = joined.drop(f"_{name}" for name in VALUES)
     if refused:
         state = state.filter(~pl.col("symbol").is_in(list(refused)))
@@ -80,13 +84,18 @@ def reconcile(received: pl.DataFrame, stored: pl.DataFrame) -> Reconciled:
         revised=state.filter(pl.col("_state") == "revised").drop("_state"),
         counts=counts.sort("symbol"),
         refused=refused,
+        doubtful=frozenset(apart.get_column("symbol")) - set(refused),
     )
 
 
-def _refuse(changed: pl.DataFrame, joined: pl.DataFrame) -> dict[str, str]:
-    """Symbols whose changed rows tell of a split, another unit, or another instrument."""
+def _apart(changed: pl.DataFrame) -> pl.DataFrame:
+    """symbol, ts and the ratio of received to stored close where it is not about 1."""
     ratio = changed.select("symbol", "ts", ratio=pl.col("close") / pl.col("_close"))
-    apart = ratio.filter((pl.col("ratio") - 1.0).abs() > CHANGE)
+    return ratio.filter((pl.col("ratio") - 1.0).abs() > CHANGE)
+
+
+def _refuse(apart: pl.DataFrame, joined: pl.DataFrame) -> dict[str, str]:
+    """Symbols whose ratios tell of a split, another unit, or another instrument."""
     if apart.is_empty():
         return {}
     close = pl.min_horizontal(SAME_RATIO, (pl.col("median") - 1.0).abs() / 3.0)
@@ -131,13 +140,13 @@ def _reason(
     if enough and same >= BLOCK * block and (overlap > 1 or _usual(median)):
         return (
             f"received closes are {_factor(median)} the stored ones on {same:,} of {overlap:,} common bars "
-            f"({first:%Y-%m-%d %H:%MZ} to {last:%Y-%m-%d %H:%MZ}): a split or another unit of price. "
-            "Nothing of this symbol was stored; ingest its whole history on one basis into a fresh workspace"
+            f"({first:%Y-%m-%d %H:%MZ} to {last:%Y-%m-%d %H:%MZ}): a split or another unit of price; "
+            "ingest its whole history on one basis into a fresh workspace"
         )
     if jumped > max(FEW, overlap // 2) and size > STRANGE:
         return (
             f"received closes differ from the stored ones by {size:.0%} in the middle on {jumped:,} of {overlap:,} "
-            "common bars: another instrument under this name? Nothing of this symbol was stored"
+            "common bars: another instrument under this name?"
         )
     return None
 

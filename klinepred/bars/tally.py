@@ -83,6 +83,11 @@ class Tally:
         here = self._of(symbol)
         here.failure = here.failure or failure
 
+    def taken(self, symbol: str) -> int:
+        """Bars of `symbol` that this ingest has stored so far."""
+        here = self._symbols.get(symbol)
+        return 0 if here is None else here.counts["new"] + here.counts["revised"]
+
     def reports(self) -> tuple[SymbolReport, ...]:
         """One report per symbol, sorted by name."""
         return tuple(_report(name, self._symbols[name]) for name in sorted(self._symbols))

@@ -21,6 +21,7 @@ from klinepred.calendar import Clock
 from klinepred.errors import SourceError, UsageError
 from klinepred.schema import BAR_SCHEMA
 from tests.bars.made import ROUND, XNYS, flat, rows, utc, walk
+from tests.conftest import Typed
 
 HEADER = "symbol,datetime,open,high,low,close,volume\n"
 LINE = "A,2026-06-01T13:{:02d}:00Z,1,2,0.5,1.5,100\n"
@@ -336,3 +337,32 @@ def test_a_few_rows_with_gaps_go_with_the_five_minutes_of_the_others() -> None:
 def test_the_schema_of_a_delivery_is_that_of_bars(tmp_path: Path) -> None:
     schema: Mapping[str, pl.DataType] = _read(_text(tmp_path, GOOD)).frame.schema
     assert dict(schema) == BAR_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("cr.csv", b"symbol,ts,open,high,low,close,volume\rA,2026-06-10T13:30:00Z,1,1,1,1,1\r", "CR alone"),
+        ("head.parquet", None, "at least one row"),
+    ],
+)
+def test_a_file_that_gives_no_row_is_an_error_in_three_parts(
+    tmp_path: Path, typed: Typed, name: str, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / name
+    if content is None:
+        pl.DataFrame(schema=BAR_SCHEMA).write_parquet(file)
+    else:
+        file.write_bytes(content)
+    code, out, err = typed("ingest", str(file), "-w", str(tmp_path / "w"))
+    assert (code, out) == (1, "")
+    assert words in err
+    assert err.count("do this:") == 1
+
+
+def test_a_range_that_leaves_no_row_is_an_error_that_names_it(tmp_path: Path, typed: Typed) -> None:
+    file = tmp_path / "A.csv"
+    file.write_text("ts,open,high,low,close,volume\n2026-06-10T13:30:00Z,1,1,1,1,1\n2026-06-10T13:35:00Z,1,1,1,1,1\n")
+    code, _, err = typed("ingest", str(file), "-w", str(tmp_path / "w"), "--start", "2026-06-11")
+    assert code == 1
+    assert "from 2026-06-11 to the last" in err

@@ -74,6 +74,13 @@ def _head(path: Path) -> list[str]:
             got="UTF-16 text" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "bytes that are none of these",
             do="save the file as CSV in UTF-8",
         )
+    if b"\r" in raw and b"\n" not in raw:
+        raise SourceError(
+            f"{path}",
+            expected="lines that end in LF or CRLF",
+            got="lines that end in CR alone",
+            do="save the file with the line ends of Windows or Unix",
+        )
     whole = raw[: raw.rfind(b"\n") + 1] if cut and b"\n" in raw else raw
     try:
         text = whole.decode("utf-8-sig")
