@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -43,7 +44,7 @@ def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTabl
     try:
         if not (folder / "_delta_log").is_dir():
             return None
-        table = DeltaTable(folder)
+        table = DeltaTable(_place(folder))
         if version is not None:
             table.load_as_version(version)
     except TableNotFoundError:
@@ -91,7 +92,7 @@ def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, st
     """Add `rows` in one commit; makes the table with the first."""
     with _writing(folder, name, rows.height):
         write_deltalake(
-            folder / name,
+            _place(folder / name),
             rows.select(SCHEMAS[name].keys()),
             mode="append",
             partition_by=[MONTH] if name == BARS else None,
@@ -105,12 +106,25 @@ def overwrite(
     """Put `rows` in the place of those that `predicate` (SQL; None = all) holds for, in one commit."""
     with _writing(folder, name, rows.height):
         write_deltalake(
-            folder / name,
+            _place(folder / name),
             rows.select(SCHEMAS[name].keys()),
             mode="overwrite",
             predicate=predicate,
             commit_properties=CommitProperties(custom_metadata=dict(note)),
         )
+
+
+def _place(folder: Path) -> Path:
+    """`folder`, if deltalake can open it: it takes paths for addresses, and decodes or rejects some signs in them."""
+    hard = re.search(r"%[0-9A-Fa-f]{2}|[\[\]]", str(folder))
+    if hard:
+        raise StoreError(
+            f"store {folder}",
+            expected="a path without brackets and without a percent sign before two hexadecimal digits",
+            got=f"{hard.group()!r} in it, which the table library cannot open",
+            do="use a workspace in a folder of another name (-w)",
+        )
+    return folder
 
 
 @contextmanager

@@ -265,3 +265,13 @@ def test_a_workspace_of_any_name_works(tmp_path: Path, name: str) -> None:
     report = _take(space, frame)
     assert (report.symbols[0].new, report.symbols[0].unchanged) == (frame.height - 500, 500)
     assert _stored(space).equals(frame)
+
+
+@pytest.mark.parametrize("name", ["50%20", "ä%41", "[x]"])
+def test_a_workspace_whose_path_the_table_library_cannot_open_is_refused_in_words(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "A.csv"
+    file.write_text("ts,open,high,low,close,volume\n2026-06-10T13:30:00Z,1,1,1,1,1\n2026-06-10T13:35:00Z,1,1,1,1,1\n")
+    data = DataSettings(source="files", paths=(str(file),))
+    with pytest.raises(StoreError, match="another name"):
+        ingest(data, Workspace(tmp_path / name))
+    assert ingest(data, Workspace(tmp_path / "50% ä#?{}")).exit_code == 0
