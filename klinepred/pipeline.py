@@ -102,15 +102,17 @@ def train_model(
     from klinepred.model.bundle import save_bundle
     from klinepred.training.checkpoint import find_checkpoint
     from klinepred.training.loop import train
+    from klinepred.training.signals import StopRequest
     from klinepred.training.tracking import MlflowTracker
 
     checkpoint = find_checkpoint(space, resume) if resume else None
     tracker = MlflowTracker(space, run)
     data = build_dataset(run, space)
-    bundle = train(data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint)
-    stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
-    name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
-    folder = save_bundle(replace(bundle, name=name), space.trained / name)
+    with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
+        bundle = train(data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint)
+        stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
+        name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
+        folder = save_bundle(replace(bundle, name=name), space.trained / name)
     return Trained(replace(bundle, name=name), folder, data)
 
 

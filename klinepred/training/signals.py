@@ -28,7 +28,8 @@ class TrainingTerminated(TrainingStopped):
 class StopRequest:
     """While it is entered, the first stop signal is remembered; a second one interrupts at once.
 
-    The handlers that were there come back on leaving. Outside the main thread, where Python delivers no signals,
+    The handlers that were there come back on leaving; a signal that nobody answered by then is passed on to them, so a
+    Ctrl-C in the last moments is late, not lost. Outside the main thread, where Python delivers no signals,
     it does nothing; a signal that is ignored (nohup) stays ignored.
     """
 
@@ -44,10 +45,12 @@ class StopRequest:
                     self._old[number] = signal.signal(number, self._receive)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._old.clear()
+        if self.signal is not None and kind is None:
+            signal.raise_signal(self.signal)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is not None:
