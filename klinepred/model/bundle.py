@@ -27,6 +27,7 @@ from klinepred.settings import DatasetSettings, ModelSettings
 FORMAT: Final = 1
 WEIGHTS: Final = "weights.safetensors"
 TABLE: Final = "bundle.json"
+SEAL: Final = "content_sha256"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
         part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
         try:
             write_atomic(part / WEIGHTS, payload)
-            write_atomic(part / TABLE, json.dumps(table, ensure_ascii=False, allow_nan=False, indent=1))
+            write_atomic(part / TABLE, json.dumps(sealed(table), ensure_ascii=False, allow_nan=False, indent=1))
             os.chmod(part, 0o755)  # noqa: S103  # mkdtemp made it private; a model is not
             os.rename(part, folder)
         except BaseException:
@@ -203,7 +204,19 @@ def _read_table(folder: Path) -> dict[str, Any]:
     number = table.get("klinepred_bundle") if isinstance(table, dict) else None
     if not isinstance(number, int) or number > FORMAT or number < 1:
         raise _foreign(folder, f"format {number!r}")
+    if table.get(SEAL) != _seal(table):
+        raise _foreign(folder, f"{TABLE} that was changed after it was saved (its checksum is another)")
     return dict(table)
+
+
+def sealed(table: dict[str, Any]) -> dict[str, Any]:
+    """`table` with the checksum that guards it against edits: scaler and calibration decide as much as weights do."""
+    return {**table, SEAL: _seal(table)}
+
+
+def _seal(table: dict[str, Any]) -> str:
+    plain = {key: value for key, value in table.items() if key != SEAL}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def _foreign(folder: Path, got: str) -> ModelError:

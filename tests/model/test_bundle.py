@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import torch
 
 from klinepred.dataset.sequences import Sequences
 from klinepred.errors import ModelError
-from klinepred.model.bundle import TABLE, WEIGHTS, load_bundle, save_bundle
+from klinepred.model.bundle import TABLE, WEIGHTS, load_bundle, save_bundle, sealed
 from klinepred.model.forward import forward_rows
 from klinepred.model.lstm import build_network, parameter_count
 from klinepred.model.shelf import choose_model, list_models
@@ -91,9 +93,33 @@ def test_a_bundle_with_a_missing_part_is_refused(tmp_path: Path) -> None:
     folder = save_bundle(small_bundle(), tmp_path / "m")
     table = json.loads((folder / TABLE).read_text())
     for key in ("scaler", "calibration", "split", "features", "model"):
-        (folder / TABLE).write_text(json.dumps({k: v for k, v in table.items() if k != key}))
+        (folder / TABLE).write_text(json.dumps(sealed({k: v for k, v in table.items() if k != key})))
         with pytest.raises(ModelError):
             load_bundle(folder)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda t: t["scaler"]["names"].reverse(),
+        lambda t: t["features"]["names"].reverse(),
+        lambda t: t["scaler"]["centre"].pop(),
+        lambda t: t["scaler"]["centre"].__setitem__(0, float("nan")),
+        lambda t: t["scaler"]["scale"].__setitem__(0, 0.0),
+        lambda t: t["calibration"]["within"].update(residual=[]),
+        lambda t: t["calibration"]["within"].update(lo=5.0, hi=-5.0),
+        lambda t: t["dataset"].update(target="raw"),
+        lambda t: t["universe"].pop(),
+        lambda t: t.pop("content_sha256"),
+    ],
+)
+def test_numbers_edited_after_saving_are_refused(tmp_path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
+    folder = save_bundle(small_bundle(), tmp_path / "m")
+    table = json.loads((folder / TABLE).read_text())
+    edit(table)
+    (folder / TABLE).write_text(json.dumps(table))
+    with pytest.raises(ModelError, match="changed after it was saved"):
+        load_bundle(folder)
 
 
 class Bomb:
@@ -114,7 +140,7 @@ def test_a_pickle_is_refused_and_does_not_run(tmp_path: Path, monkeypatch: pytes
     import hashlib
 
     table["weights_sha256"] = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
-    (folder / TABLE).write_text(json.dumps(table))
+    (folder / TABLE).write_text(json.dumps(sealed(table)))
     with pytest.raises(ModelError):
         load_bundle(folder)
     assert not (tmp_path / "marker").exists()
