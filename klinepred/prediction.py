@@ -99,7 +99,7 @@ def forecast(
     symbols
         For whom; default all symbols in `bars`.
     as_of
-        Use bars that were finished then; staleness is judged then too.
+        Use bars that were finished then; staleness is judged then too. Never later than `now`.
     span
         Predict every bar with `span[0] <= ts < span[1]` instead of the newest one only.
     now
@@ -113,7 +113,8 @@ def forecast(
         No symbol can be predicted; the message says why.
     """
     features = features_of(bundle)
-    clock_now = as_of or now or datetime.now(UTC)
+    clock_now = now or datetime.now(UTC)
+    clock_now = clock_now if as_of is None else min(as_of, clock_now)
     finished = bars.filter(pl.col("ts") + BAR <= clock_now)
     frame = (finished if span is not None else _tail(finished, bundle, features)).collect()
     wanted = list(symbols) if symbols is not None else frame.get_column("symbol").unique().sort().to_list()

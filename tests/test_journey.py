@@ -173,6 +173,17 @@ def test_unknown_symbols_are_named_and_the_good_ones_still_come_out(
     assert "Traceback" not in err
 
 
+def test_a_moment_after_the_clock_shows_nothing_that_the_clock_hides(
+    journey: Journey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("predict", "-p", "demo", "-w", str(journey.space), "--format", "json", "--now", "2026-04-15T15:00:00Z")
+    _, plain, _ = typed(capsys, *words)
+    code, later, _ = typed(capsys, *words, "--as-of", "2026-04-28T15:00:00Z")
+    assert code == 0
+    assert json.loads(later)[0]["bar_ts"] == "2026-04-15T14:55:00Z"
+    assert later == plain
+
+
 def test_too_little_history_says_what_there_is_and_what_is_needed(
     journey: Journey, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,3 +230,23 @@ def test_bad_input_gives_one_message_and_the_right_exit_code(
     for part in ("expected:", "got:", "do this:"):
         assert err.count(part) == 1
     assert "Traceback" not in err
+
+
+def test_a_copied_workspace_keeps_its_verdict_to_itself(journey: Journey, tmp_path: Path) -> None:
+    import shutil
+    import subprocess
+    import sys
+
+    def stamps() -> dict[Path, int]:
+        files = (path for path in journey.space.glob("mlruns/artifacts/**/*") if path.is_file())
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    kept, new = stamps(), tmp_path / "new"
+    shutil.copytree(journey.space, new)
+    (report,) = new.glob("mlruns/artifacts/**/report.html")
+    report.unlink()
+    words = ("evaluate", "-p", "demo", "-w", str(new), "--set", "evaluate.bootstrap=100")
+    # in a process of its own: MLflow remembers within one where the artifacts of a run lie
+    subprocess.run([sys.executable, "-m", "klinepred", *words], check=True, capture_output=True, timeout=120)
+    assert report.is_file()
+    assert stamps() == kept

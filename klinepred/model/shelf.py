@@ -80,6 +80,14 @@ def choose_model(space: Workspace, *, pipeline: str, name: str | None = None) ->
         )
     entries = list_models(space)
     own = [entry for entry in entries if entry.pipeline == pipeline]
+    best = _champion(space)
+    if best is not None and best not in {entry.name for entry in entries}:
+        raise ModelError(
+            f"champion {best!r}, named by {space.trained / CHAMPION}",
+            expected="a model of the workspace that can be read",
+            got="no such folder, or a damaged one",
+            do=f"name another with --model, or remove {CHAMPION} to use the newest",
+        )
     for entry in own:
         if entry.champion:
             return entry.folder

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import closing
+from typing import Final
+from urllib.parse import quote
 
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
@@ -19,6 +21,15 @@ _PLACES = (
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
 )
+
+
+FAMILY: Final = "klinepred/"
+"""What names of experiments begin with; the pipeline's name follows."""
+
+
+def artifact_location(space: Workspace, experiment: str) -> str:
+    """URI of the folder in which the artifacts of an experiment lie, for stores that keep none themselves."""
+    return f"{space.artifacts.as_uri()}/{quote(experiment.removeprefix(FAMILY))}"
 
 
 def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
+from klinepred.training.moved import adopt_moved_artifacts, artifact_location
 from klinepred.training.runs import run_store
 
 
@@ -48,9 +49,14 @@ def add_to_run(
 
     client = MlflowClient(tracking_uri=uri)
     try:
-        client.get_run(run_id)
+        run = client.get_run(run_id)
+        name = client.get_experiment(run.info.experiment_id).name
     except MlflowException:
         return False
+    if uri == space.tracking_uri and adopt_moved_artifacts(
+        space, experiment=name, location=artifact_location(space, name)
+    ):
+        client = MlflowClient(tracking_uri=uri)  # the old one may remember where artifacts lay
     now = int(time.time() * 1000)
     try:
         client.log_batch(

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
@@ -24,7 +23,7 @@ from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import checkpoint_folder
 from klinepred.training.metric_names import clean_name
-from klinepred.training.moved import adopt_moved_artifacts
+from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
 from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
 from klinepred.training.plots import PLOTTED, draw
 from klinepred.training.resolved import pipeline_toml
@@ -40,8 +39,6 @@ log = logging.getLogger("klinepred.training")
 CHUNK: Final = 1000
 """Metrics that MLflow takes at once."""
 PARAM_CHARS: Final = 250
-FAMILY: Final = "klinepred/"
-"""What names of experiments begin with; the pipeline's name follows."""
 
 
 class MlflowTracker:
@@ -168,7 +165,7 @@ class MlflowTracker:
     def _open(self, name: str) -> str:
         """Connect, create what is missing, one process at a time; the experiment's id."""
         own = self.uri.startswith(("sqlite:", "mysql", "postgresql", "mssql"))
-        place = f"{self.space.artifacts.as_uri()}/{quote(name.removeprefix(FAMILY))}" if own else None
+        place = artifact_location(self.space, name) if own else None
         self.space.mlruns.mkdir(parents=True, exist_ok=True)
         with FileLock(self.space.mlruns / ".mlflow.lock", timeout=120.0):
             if self.uri == self.space.tracking_uri and place is not None:

@@ -169,6 +169,11 @@ def test_the_shelf_chooses_the_champion_else_the_newest_of_the_pipeline(tmp_path
     (space.trained / "champion.json").write_text('{"model": "b-old"}')
     assert choose_model(space, pipeline="demo").name == "b-old"
     assert choose_model(space, pipeline="demo", name="a-new").name == "a-new"
+    (space.trained / "champion.json").write_text('{"model": "gone"}')
+    with pytest.raises(ModelError, match="champion 'gone'"):
+        choose_model(space, pipeline="demo")
+    assert choose_model(space, pipeline="demo", name="a-new").name == "a-new"
+    (space.trained / "champion.json").unlink()
     with pytest.raises(ModelError, match="use -p demo"):
         choose_model(space, pipeline="other")
     with pytest.raises(ModelError, match="a-new"):
