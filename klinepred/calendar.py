@@ -197,10 +197,15 @@ def _place(stamps: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     )
 
 
-def _covered(clock: Clock, low: datetime, high: datetime) -> None:
+def known_span(clock: Clock) -> tuple[datetime, datetime]:
+    """From when until when (exclusive) the calendar can say whether a bar is one, with a week's grace on either side."""
     table = segments(clock)
-    first, last = table["open"][0], table["close"][-1]
-    if low < first - timedelta(days=7) or high >= last + timedelta(days=7):
+    return table["open"][0] - timedelta(days=7), table["close"][-1] + timedelta(days=7)
+
+
+def _covered(clock: Clock, low: datetime, high: datetime) -> None:
+    first, last = known_span(clock)
+    if low < first or high >= last:
         raise CalendarError(
             f"calendar {clock}",
             expected=f"bars between {first:%Y-%m-%d} and {last:%Y-%m-%d}, the span its holidays are recorded for",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from klinepred.bars.check import check_bars
 from klinepred.bars.clean import CONFLICT, OFF_GRID, OUTSIDE, clean
-from klinepred.schema import BAR_SCHEMA
+from klinepred.errors import CalendarError
+from klinepred.schema import BAR_SCHEMA, TS
 from tests.bars.made import NOW, XNYS, flat, rows, utc, walk
 
 NAN = float("nan")
@@ -96,3 +100,19 @@ def test_every_row_is_in_exactly_one_place(data: st.DataObject) -> None:
     assert out.bars.height + out.rejects.height + sum(total) == raw.height
     check_bars(out.bars, clock=XNYS)
     assert out.bars.join(raw, on=list(BAR_SCHEMA), how="anti").is_empty()
+
+
+@pytest.mark.parametrize("year", [1970, 2099])
+def test_one_row_of_a_year_no_calendar_knows_is_set_aside_and_the_others_are_stored(year: int) -> None:
+    good = walk(["A"]).head(10)
+    odd = good.head(1).with_columns(ts=pl.lit(datetime(year, 6, 1, 14, 0, tzinfo=UTC)).cast(TS))
+    cleaned = clean(pl.concat([good, odd]), clock=XNYS, now=NOW)
+    assert cleaned.bars.height == 10
+    assert cleaned.rejects["reason"].to_list() == [OUTSIDE]
+    assert cleaned.counts["received"].to_list() == [11]
+
+
+def test_stamps_that_are_mostly_of_such_years_are_refused_as_a_wrong_unit() -> None:
+    wrong = walk(["A"]).with_columns(ts=pl.col("ts") - pl.duration(days=365 * 56))
+    with pytest.raises(CalendarError, match="unit, zone"):
+        clean(wrong, clock=XNYS, now=NOW)
