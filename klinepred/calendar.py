@@ -198,7 +198,7 @@ def _place(stamps: pl.DataFrame, clock: Clock) -> pl.DataFrame:
 
 
 def known_span(clock: Clock) -> tuple[datetime, datetime]:
-    """From when until when (exclusive) the calendar can say whether a bar is one, with a week's grace on either side."""
+    """From when until when (exclusive) the calendar can tell a bar, with a week's grace on either side."""
     table = segments(clock)
     return table["open"][0] - timedelta(days=7), table["close"][-1] + timedelta(days=7)
 
