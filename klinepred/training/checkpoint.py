@@ -55,7 +55,8 @@ def save_checkpoint(
             f"checkpoint {path}",
             expected="room and permission to write it",
             got=_reason(error),
-            do="free space or mend the permissions, then continue with --resume; the checkpoint before it is intact",
+            do="free space or mend the permissions, then "
+            + ("continue with --resume: the checkpoint before it is intact" if path.exists() else "train again"),
         ) from error
 
 

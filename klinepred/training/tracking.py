@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import sqlite3
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -229,16 +230,27 @@ class MlflowTracker:
     def _errors(self) -> Iterator[None]:
         """Faults of the store become a TrainingError that names it."""
         from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
 
         try:
             yield
-        except (MlflowException, OSError, Timeout) as error:
+        except (MlflowException, SQLAlchemyError, OSError, Timeout) as error:
+            on = "continue with klinepred train --resume last" if self.checkpoint else "train again"
             raise TrainingError(
                 f"MLflow run in {self.uri}",
                 expected="a run store that can be read and written",
-                got=str(error).splitlines()[0][:300],
-                do="free space, mend permissions or the server, then continue with klinepred train --resume last",
+                got=_reason(error),
+                do=f"free space, mend permissions or the server, then {on}",
             ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """What the database itself said, if it is behind `error`, else the first line of the error."""
+    link: BaseException | None = error
+    while link is not None and not isinstance(link, sqlite3.Error):
+        link = link.__cause__ or link.__context__
+    lines = str(link or error).splitlines() or [type(error).__name__]
+    return lines[0][:300]
 
 
 @contextmanager
@@ -246,8 +258,8 @@ def _quiet() -> Iterator[None]:
     """Import and connect without usage reports, start-up messages and warnings about MLflow's own libraries."""
     for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
         os.environ.setdefault(name, "true")
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what fails is raised as well, without its traceback
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

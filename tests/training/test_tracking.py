@@ -294,3 +294,12 @@ def _database(space: Workspace) -> Any:
     import sqlite3
 
     return sqlite3.connect(space.mlruns / "mlflow.db")
+
+
+def test_a_database_that_cannot_be_made_is_one_message_of_ours(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    (space.mlruns / "mlflow.db").mkdir(parents=True)  # a folder in its place
+    with pytest.raises(TrainingError) as caught:
+        MlflowTracker(space, tiny_pipeline()).start(None, params={}, tags={}, resume=None)
+    assert "unable to open database file" in str(caught.value)
+    assert "train again" in str(caught.value)
