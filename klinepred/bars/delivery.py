@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 import polars as pl
 
+from klinepred.schema import TS
+
+SPLIT_SCHEMA: Final[dict[str, pl.DataType]] = {"symbol": pl.String(), "ts": TS, "ratio": pl.Float64()}
+"""Splits a source tells of; see `Delivery.splits`."""
 Status = Literal["ok", "unchanged", "rate-limited", "unknown-symbol", "rejected", "failed"]
 
 
@@ -37,6 +41,10 @@ class Delivery:
     rejects
         Rows the source itself had to set aside (minutes that cannot be added up, stamps no clock shows), in the
         shape of `frame` with a `reason`; None = none. They are not in `frame`.
+    splits
+        `SPLIT_SCHEMA`: the splits that the source itself tells of for these symbols, and by which the prices in
+        `frame` are adjusted already. `ts` is the first moment traded in new shares; `ratio` says how many new shares
+        one old share became: 4.0 for four for one, 0.1 for one for ten. None or no row = it tells of none.
     """
 
     frame: pl.DataFrame
@@ -44,3 +52,4 @@ class Delivery:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     rejects: pl.DataFrame | None = None
+    splits: pl.DataFrame | None = None
