@@ -95,9 +95,16 @@ def check_bars(frame: pl.DataFrame | pl.LazyFrame, *, clock: Clock | None = None
         (pl.lit(str(clock)) if clock else pl.col(CALENDAR).cast(pl.String)).cast(pl.Categorical).alias(CALENDAR)
     )
     _check_order(bars)
-    for reason, broken in [("the symbol is no possible name", symbol_is_odd()), *value_rules()]:
-        _refuse(bars, broken, reason)
-    for (name,), part in bars.group_by(CALENDAR):
+    names = bars.select(pl.col("symbol").unique())  # judged once each: patterns over every row would take long
+    odd = names.filter(symbol_is_odd()).get_column("symbol")
+    rules = [("the symbol is no possible name", pl.col("symbol").is_in(odd.implode())), *value_rules()]
+    rules = rules if odd.len() else rules[1:]
+    seen = bars.select(broken.fill_null(False).any().alias(reason) for reason, broken in rules).row(0, named=True)
+    for reason, broken in rules:
+        if seen[reason]:
+            _refuse(bars, broken, reason)
+    parts = [((str(clock),), bars)] if clock else bars.group_by(CALENDAR)
+    for (name,), part in parts:
         stamps = grid_of(part, Clock.parse(str(name)))
         closed = stamps.filter(pl.col("slot").is_null()).select("ts")
         if closed.height:
