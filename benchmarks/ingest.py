@@ -1,4 +1,4 @@
-"""In: a made market as CSV and Parquet. Out: ingest against plain polars read + write, peak memory, a day's increment."""
+"""In: a made market as CSV and Parquet. Out: ingest against plain read + write, memory, a day's increment."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def race(path: Path, folder: Path, *, rounds: int) -> dict[str, float]:
     seconds, limit = median(one["s"] for one in ours), median(one["s"] for one in plain)
     peak = max(one["peak_gib"] for one in ours)
     print(
-        f"{path.name}: {rows:,.0f} rows: klinepred {seconds:.2f} s ({rows / seconds / 1e6:.2f} M rows/s, {peak:.2f} GiB), "
+        f"{path.name}: {rows:,.0f} rows: {seconds:.2f} s ({rows / seconds / 1e6:.2f} M rows/s, {peak:.2f} GiB), "
         f"plain read + write {limit:.2f} s: {seconds / limit:.2f} times as long"
     )
     return {"s": seconds, "limit_s": limit, "peak_gib": peak}
@@ -113,7 +113,9 @@ def increment(folder: Path, *, years: int) -> tuple[float, int]:
     for (month,), part in whole.with_columns(month=pl.col("ts").dt.strftime("%Y-%m")).group_by(
         "month", maintain_order=True
     ):
-        rows = pl.concat([part.with_columns(symbol=pl.lit(name)) for name in names]).filter(pl.col("ts").dt.date() < LAST)
+        rows = pl.concat([part.with_columns(symbol=pl.lit(name)) for name in names]).filter(
+            pl.col("ts").dt.date() < LAST
+        )
         if rows.height:
             tables.append(space.data, tables.BARS, rows, note={"klinepred.source": f"benchmark {month}"})
             stored += rows.height

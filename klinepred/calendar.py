@@ -182,7 +182,7 @@ def place(bars: pl.DataFrame) -> pl.DataFrame:
 
 def _place(stamps: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     if stamps.height:
-        _covered(clock, stamps["ts"][0], stamps["ts"][-1])
+        covered(clock, stamps["ts"][0], stamps["ts"][-1])
     pieces = segments(clock).rename({"session": "_session", "session_bars": "_session_bars", "segment": "_segment"})
     joined = stamps.join_asof(pieces, left_on="ts", right_on="open", check_sortedness=False)
     past = (pl.col("ts") - pl.col("open")).dt.total_microseconds()
@@ -203,7 +203,8 @@ def known_span(clock: Clock) -> tuple[datetime, datetime]:
     return table["open"][0] - timedelta(days=7), table["close"][-1] + timedelta(days=7)
 
 
-def _covered(clock: Clock, low: datetime, high: datetime) -> None:
+def covered(clock: Clock, low: datetime, high: datetime) -> None:
+    """Nothing where the calendar knows all of `low` to `high`, else a CalendarError."""
     first, last = known_span(clock)
     if low < first or high >= last:
         raise CalendarError(

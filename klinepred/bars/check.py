@@ -6,9 +6,10 @@ from typing import Final
 
 import polars as pl
 
-from klinepred.calendar import Clock, place
+from klinepred.bars.slots import locate
+from klinepred.calendar import Clock, covered
 from klinepred.errors import BarsError
-from klinepred.schema import BAR_SCHEMA, BAR_US, CALENDAR, PRICES, VALUES, Bars
+from klinepred.schema import BAR_SCHEMA, CALENDAR, PRICES, VALUES, Bars
 
 FORBIDDEN_IN_SYMBOLS: Final = r"[\x00-\x1f\x7f\\]|\.\.|^[\s/~]|\s$|^$"
 """A symbol is text a user types back: no control character, no backslash, nothing that walks through folders."""
@@ -38,31 +39,6 @@ def symbol_is_odd() -> pl.Expr:
         pl.col("symbol").is_null()
         | (pl.col("symbol").str.len_chars() > LONGEST_SYMBOL)
         | pl.col("symbol").str.contains(FORBIDDEN_IN_SYMBOLS)
-    )
-
-
-def grid_of(stamps: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-    """Where the distinct `ts` of `stamps` lie on the grid of `clock`.
-
-    Returns
-    -------
-    polars.DataFrame
-        `ts` (unique, sorted), `session` (Date), `slot` (Int64; null = no bar opens then), `in_session` (Boolean: the
-        market is open, whether or not a bar opens exactly then), `month` (text such as 2025-06, of the UTC stamp).
-    """
-    unique = stamps.select(pl.col("ts").unique()).drop_nulls().sort("ts")
-    placed = place(unique.with_columns(pl.lit(str(clock)).alias(CALENDAR))).select("ts", "session", "slot")
-    # an off-grid stamp lies in a session when the bar it falls into exists: look up the bar open before it
-    off = placed.filter(pl.col("slot").is_null()).select("ts")
-    floor = off.with_columns(floor=pl.from_epoch(pl.col("ts").dt.epoch("us") // BAR_US * BAR_US, "us"))
-    floored = place(
-        floor.select(pl.col("floor").dt.replace_time_zone("UTC").alias("ts"), pl.lit(str(clock)).alias(CALENDAR))
-    )
-    inside = floor.select("ts").with_columns(floored["slot"].is_not_null().alias("_inside"))
-    return (
-        placed.join(inside, on="ts", how="left", maintain_order="left")
-        .with_columns(in_session=pl.col("_inside").fill_null(True), month=pl.col("ts").dt.strftime("%Y-%m"))
-        .drop("_inside")
     )
 
 
@@ -105,10 +81,12 @@ def check_bars(frame: pl.DataFrame | pl.LazyFrame, *, clock: Clock | None = None
             _refuse(bars, broken, reason)
     parts = [((str(clock),), bars)] if clock else bars.group_by(CALENDAR)
     for (name,), part in parts:
-        stamps = grid_of(part, Clock.parse(str(name)))
-        closed = stamps.filter(pl.col("slot").is_null()).select("ts")
-        if closed.height:
-            row = part.join(closed, on="ts", how="semi").row(0, named=True)
+        its = Clock.parse(str(name))
+        if part.height:
+            covered(its, *part.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0))
+        closed = locate(part.get_column("ts"), its).get_column("slot").is_null()
+        if closed.any():
+            row = part.row(int(closed.arg_true()[0]), named=True)
             raise BarsError(
                 f"bars of {row['symbol']}",
                 expected=f"stamps on the 5-minute grid of {name}",

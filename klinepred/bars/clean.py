@@ -9,8 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from klinepred.bars.check import grid_of, symbol_is_odd, value_rules
-from klinepred.calendar import Clock, known_span
+from klinepred.bars.check import symbol_is_odd, value_rules
+from klinepred.bars.slots import locate
+from klinepred.calendar import Clock, covered, known_span
 from klinepred.schema import BAR, BAR_SCHEMA, PRICES, TS
 
 REASON: Final = "reason"
@@ -59,12 +60,14 @@ def clean(frame: pl.DataFrame, *, clock: Clock, now: datetime) -> Cleaned:
         Most stamps lie outside the years the calendar knows: a wrong unit or zone. A few are set aside like any row
         outside the sessions.
     """
-    # Stamps repeat over symbols: place each once, join back.
     low, high = known_span(clock)
     near = (pl.col("ts") >= low) & (pl.col("ts") < high)
-    far = frame.select((~near).sum() * 2 > pl.col("ts").count()).item()
-    stamps = grid_of(frame if far else frame.filter(near), clock).with_columns(held=pl.col("ts") > now - BAR)
-    rows = frame.lazy().join(stamps.lazy(), on="ts", how="left")
+    if frame.select((~near).sum() * 2 > pl.col("ts").count()).item():
+        span = frame.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
+        covered(clock, *span)  # raises
+    rows = (
+        frame.hstack(locate(frame.get_column("ts"), clock)).lazy().with_columns(held=(pl.col("ts") > now - BAR) & near)
+    )
     empty = pl.all_horizontal((pl.col(name).is_null() | pl.col(name).is_nan()) for name in PRICES)
     rules = [
         ("no possible name of a symbol", symbol_is_odd()),

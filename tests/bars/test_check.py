@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import polars as pl
 import pytest
 
-from klinepred.bars.check import check_bars, grid_of
+from klinepred.bars.check import check_bars
 from klinepred.errors import BarsError
 from klinepred.schema import BAR_SCHEMA, CALENDAR
-from tests.bars.made import XNYS, utc, walk
+from tests.bars.made import XNYS, walk
 
 
 def test_good_bars_come_out_unchanged_with_their_calendar() -> None:
@@ -57,12 +55,3 @@ def test_wrong_columns_and_dtypes_are_refused() -> None:
         check_bars(frame.with_columns(pl.col("open").cast(pl.Float32)), clock=XNYS)
     with pytest.raises(BarsError, match="calendar"):
         check_bars(frame)
-
-
-def test_the_grid_tells_off_grid_from_closed() -> None:
-    stamps = ["2026-06-01T13:30:00", "2026-06-01T13:31:00", "2026-06-01T20:00:00", "2026-06-01T20:02:00"]
-    placed = grid_of(pl.DataFrame({"ts": [utc(one) for one in stamps]}), XNYS)
-    assert placed["slot"].is_null().to_list() == [False, True, True, True]
-    assert placed["in_session"].to_list() == [True, True, False, False]
-    assert placed["month"].to_list() == ["2026-06"] * 4
-    assert placed["ts"][0] + timedelta(minutes=1) == placed["ts"][1]
