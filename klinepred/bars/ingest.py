@@ -141,9 +141,9 @@ def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Del
 def _many(data: DataSettings) -> bool:
     """Whether the bars of one symbol may come in several deliveries."""
     if data.source == "files":
-        from klinepred.bars.sources.files import find_files
+        from klinepred.bars.sources.files import are_many, find_files
 
-        return len(find_files([Path(path) for path in data.paths])) > 1
+        return are_many(find_files([Path(path) for path in data.paths]))
     return data.source == "simulate"
 
 

@@ -13,7 +13,9 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.sources.columns import Layout, find_layout, plain
+from klinepred.bars.sources.member import Member
 from klinepred.bars.sources.numbers import read_numbers
+from klinepred.bars.sources.room import Room
 from klinepred.errors import SourceError
 
 HEAD_BYTES: Final = 1 << 16
@@ -31,52 +33,62 @@ class Rows:
     remarks: tuple[str, ...]
 
 
-def read_delimited(path: Path) -> Rows:
+def read_delimited(data: Path, member: Member, room: Room) -> Rows:
     """Read a CSV-like file whose separator, header and number style are found out from its first lines.
+
+    Parameters
+    ----------
+    data
+        Where its bytes are.
+    member
+        How messages call it.
+    room
+        Takes a copy of it where it must be written in another way before it can be read.
 
     Raises
     ------
     SourceError
         The file is empty, no text, without the needed columns, or has rows of another length than its header.
     """
-    lines = _head(path)
+    lines = _head(data, member)
+    del room
     separator = max(",;\t|", key=lambda sign: (lines[0].count(sign), sign == ","))
     table = [row for row in csv.reader(lines, delimiter=separator) if row]
     if len(table[0]) < 3:
         raise SourceError(
-            f"{path}",
+            member.where,
             expected="columns separated by comma, semicolon, tab or |",
             got=f"a first line of {len(table[0])} columns: {lines[0][:80]!r}",
             do="export the bars as CSV with a header",
         )
     if len(table) > 2 and table[0][0].strip().lower() in TWO_LEVEL and table[1][0].strip().lower() in TWO_LEVEL:
-        return _two_level(path, table, separator)
+        return _two_level(data, member, table, separator)
     if _is_data(table[0]):
-        return _headless(path, table, separator)
-    names, remarks = _match(path, [_unquote(name) for name in table[0]], table[1:])
+        return _headless(data, member, table, separator)
+    names, remarks = _match(member, [_unquote(name) for name in table[0]], table[1:])
     sample = {name: [row[spot] for row in table[1:50] if spot < len(row)] for spot, name in enumerate(names)}
-    layout = find_layout(names, where=str(path), sample=sample)
-    frame = _read(path, names, layout.used, layout.numbers, separator=separator, skip=1)
-    frame = read_numbers(frame, layout.numbers, prices=layout.numbers[:4], where=str(path))
+    layout = find_layout(names, where=member.where, sample=sample)
+    frame = _read(data, member, names, layout.used, layout.numbers, separator=separator, skip=1)
+    frame = read_numbers(frame, layout.numbers, prices=layout.numbers[:4], where=member.where)
     return Rows(frame, layout, tuple(remarks))
 
 
-def _head(path: Path) -> list[str]:
+def _head(path: Path, member: Member) -> list[str]:
     with path.open("rb") as file:
         raw = file.read(HEAD_BYTES)
         cut = bool(file.read(1))
     if not raw.strip():
-        raise SourceError(f"{path}", expected="rows of bars", got="an empty file", do="check the download or export")
+        raise SourceError(member.where, expected="rows of bars", got="an empty file", do="check the download or export")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in raw:
         raise SourceError(
-            f"{path}",
+            member.where,
             expected="text in UTF-8, Parquet, or Arrow",
             got="UTF-16 text" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "bytes that are none of these",
             do="save the file as CSV in UTF-8",
         )
     if b"\r" in raw and b"\n" not in raw:
         raise SourceError(
-            f"{path}",
+            member.where,
             expected="lines that end in LF or CRLF",
             got="lines that end in CR alone",
             do="save the file with the line ends of Windows or Unix",
@@ -86,7 +98,7 @@ def _head(path: Path) -> list[str]:
         text = whole.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(
-            f"{path}",
+            member.where,
             expected="text in UTF-8",
             got=f"another encoding (byte {error.start})",
             do="save the file as CSV in UTF-8",
@@ -105,7 +117,7 @@ def _unquote(name: str) -> str:
     return name.strip().strip('"').strip()
 
 
-def _match(path: Path, names: list[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+def _match(member: Member, names: list[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
     """Names for as many columns as the rows have; a day and a time under one name are told apart."""
     seen: dict[str, int] = {}
     unique = []
@@ -113,7 +125,7 @@ def _match(path: Path, names: list[str], rows: Sequence[Sequence[str]]) -> tuple
         seen[name] = seen.get(name, 0) + 1
         unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     if not rows:
-        raise SourceError(f"{path}", expected="rows below the header", got="none", do="check the download or export")
+        raise SourceError(member.where, expected="rows below the header", got="none", do="check the download or export")
     width = len(rows[0])
     while width > len(unique) and not any(len(row) >= width and row[width - 1].strip() for row in rows):
         width -= 1  # a separator at the end of every line
@@ -123,23 +135,23 @@ def _match(path: Path, names: list[str], rows: Sequence[Sequence[str]]) -> tuple
     if width == len(unique) + 1 and day is not None and TIME.fullmatch(rows[0][day + 1].strip()):
         return (
             [*unique[: day + 1], "Time", *unique[day + 1 :]],
-            [f"{path.name}: the header has {len(unique)} names, the rows {width} fields: day and time read apart"],
+            [f"{member.label}: the header has {len(unique)} names, the rows {width} fields: day and time read apart"],
         )
     raise SourceError(
-        f"{path}",
+        member.where,
         expected=f"rows of {len(unique)} fields, as many as the header names",
         got=f"rows of {width} fields",
         do="mend the header so that every column has its name",
     )
 
 
-def _headless(path: Path, table: Sequence[Sequence[str]], separator: str) -> Rows:
+def _headless(data: Path, member: Member, table: Sequence[Sequence[str]], separator: str) -> Rows:
     apart = bool(TIME.fullmatch(table[0][1].strip()))
     head = ["date", "time"] if apart else ["timestamp"]
     names = [*head, "open", "high", "low", "close", "volume"]
     if len(table[0]) < len(names):
         raise SourceError(
-            f"{path}: no header",
+            f"{member.where}: no header",
             expected=f"at least {len(names)} fields: {', '.join(names)}",
             got=f"{len(table[0])} fields: {', '.join(table[0])[:80]}",
             do="add a header line that names the columns",
@@ -147,29 +159,29 @@ def _headless(path: Path, table: Sequence[Sequence[str]], separator: str) -> Row
     names += [f"field {spot + 1}" for spot in range(len(names), len(table[0]))]
     layout = find_layout(
         names,
-        where=str(path),
+        where=member.where,
         sample={name: [row[i] for row in table[:50] if i < len(row)] for i, name in enumerate(names)},
     )
-    frame = _read(path, names, layout.used, layout.numbers, separator=separator, skip=0)
-    frame = read_numbers(frame, layout.numbers, prices=layout.numbers[:4], where=str(path))
+    frame = _read(data, member, names, layout.used, layout.numbers, separator=separator, skip=0)
+    frame = read_numbers(frame, layout.numbers, prices=layout.numbers[:4], where=member.where)
     wrong = frame.select(((pl.col("high") < pl.col("low")) | (pl.col("high") < pl.col("close"))).mean()).item()
     if (wrong or 0.0) > 0.1:
         raise SourceError(
-            f"{path}: no header",
+            f"{member.where}: no header",
             expected=f"fields in the order {', '.join(names[: len(head) + 5])}",
             got=f"{wrong:.0%} of the rows with a high below low or close",
             do="add a header line that names the columns",
         )
-    return Rows(frame, layout, (f"{path.name}: no header, read as {', '.join(names[: len(head) + 5])}",))
+    return Rows(frame, layout, (f"{member.label}: no header, read as {', '.join(names[: len(head) + 5])}",))
 
 
-def _two_level(path: Path, table: Sequence[Sequence[str]], separator: str) -> Rows:
+def _two_level(data: Path, member: Member, table: Sequence[Sequence[str]], separator: str) -> Rows:
     """The header that pandas writes for a yfinance frame: field and ticker in two lines, the index name in a third."""
     first, second = table[0], table[1]
     fields, tickers = (first, second) if "ticker" in second[0].strip().lower() else (second, first)
     if len(first) != len(second):
         raise SourceError(
-            f"{path}: two header levels",
+            f"{member.where}: two header levels",
             expected="as many tickers as fields",
             got=f"{len(first)} and {len(second)}",
             do="save one symbol per file, or with a symbol column",
@@ -184,11 +196,11 @@ def _two_level(path: Path, table: Sequence[Sequence[str]], separator: str) -> Ro
     layouts = {}
     for symbol in symbols:
         own = [name.partition("|")[0] for name in names[1:] if name.endswith(f"|{symbol}")]
-        layouts[symbol] = find_layout(["datetime", *own], where=f"{path} ({symbol})", sample={})
+        layouts[symbol] = find_layout(["datetime", *own], where=f"{member.where} ({symbol})", sample={})
     numbers = [f"{name}|{symbol}" for symbol, layout in layouts.items() for name in layout.numbers]
-    wide = _read(path, names, ["datetime", *numbers], numbers, separator=separator, skip=skip)
+    wide = _read(data, member, names, ["datetime", *numbers], numbers, separator=separator, skip=skip)
     wide = read_numbers(
-        wide, numbers, prices=[name for name in numbers if plain(name.split("|")[0]) == "close"], where=str(path)
+        wide, numbers, prices=[name for name in numbers if plain(name.split("|")[0]) == "close"], where=member.where
     )
     parts = [
         wide.select(
@@ -199,18 +211,26 @@ def _two_level(path: Path, table: Sequence[Sequence[str]], separator: str) -> Ro
         for symbol, layout in layouts.items()
     ]
     frame = pl.concat(parts)
-    layout = find_layout(frame.columns, where=str(path), sample={})
-    return Rows(frame, layout, (f"{path.name}: two-level yfinance header of {', '.join(symbols[:5])}",))
+    layout = find_layout(frame.columns, where=member.where, sample={})
+    return Rows(frame, layout, (f"{member.label}: two-level yfinance header of {', '.join(symbols[:5])}",))
 
 
 def _read(
-    path: Path, names: Sequence[str], used: Sequence[str], numbers: Sequence[str], *, separator: str, skip: int
+    path: Path,
+    member: Member,
+    names: Sequence[str],
+    used: Sequence[str],
+    numbers: Sequence[str],
+    *,
+    separator: str,
+    skip: int,
 ) -> pl.DataFrame:
     """The columns `used`; `numbers` as Float64 if they are plain ones, else as text."""
 
     def read(dtype: pl.DataType) -> pl.DataFrame:
         return pl.read_csv(
             path,
+            glob=False,
             has_header=False,
             schema={name: (dtype if name in numbers else pl.String()) for name in names},
             columns=[names.index(name) for name in used],
@@ -229,7 +249,7 @@ def _read(
         return read(pl.String())
     except (PolarsError, PanicException) as error:
         raise SourceError(
-            f"{path}",
+            member.where,
             expected=f"rows of {len(names)} fields in UTF-8",
             got=str(error).splitlines()[0][:200],
             do="mend or remove the lines that differ",

@@ -1,29 +1,29 @@
-"""In: paths of files, folders, patterns. Out: one `Delivery` per file: CSV and its kin, Parquet, Arrow/Feather."""
+"""In: paths of files, folders, patterns. Out: one `Delivery` per plain file, packed ones being unpacked."""
 
 from __future__ import annotations
 
 import glob
-import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.delivery import Delivery, Failure
+from klinepred.bars.sources.archive import Box, opened
 from klinepred.bars.sources.columns import Layout, find_layout
 from klinepred.bars.sources.delimited import Rows, read_delimited
 from klinepred.bars.sources.filenames import symbol_of_file
+from klinepred.bars.sources.kinds import PACKED, PLAIN, is_hidden, packing_of, read_head
+from klinepred.bars.sources.member import Member
+from klinepred.bars.sources.room import Room
 from klinepred.bars.sources.spacing import look_otherwise, to_five_minutes
 from klinepred.bars.sources.stamps import read_stamps
 from klinepred.calendar import Clock
 from klinepred.errors import SourceError, UsageError
 from klinepred.schema import BAR_SCHEMA
-
-TEXT: Final = (".csv", ".tsv", ".txt", ".tab")
-BINARY: Final = (".parquet", ".pq", ".feather", ".arrow", ".ipc")
-PACKED: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def read_files(
@@ -35,7 +35,7 @@ def read_files(
     symbols: tuple[str, ...],
     vendor: str = "auto",
 ) -> Iterator[Delivery]:
-    """Read bars from files, one delivery each.
+    """Read bars from files, one delivery each; of an archive, one for each file of bars in it.
 
     Parameters
     ----------
@@ -79,12 +79,14 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
             below = sorted(
                 file
                 for file in spot.rglob("*")
-                if file.is_file() and file.suffix.lower() in (*TEXT, *BINARY) and not file.name.startswith(".")
+                if file.suffix.lower() in (*PLAIN, *PACKED)
+                and not is_hidden(str(file.relative_to(spot)))
+                and file.is_file()
             )
             if not below:
                 raise UsageError(
                     f"{path}",
-                    expected=f"files ending in {', '.join((*TEXT, *BINARY))} in this folder",
+                    expected=f"files ending in {', '.join((*PLAIN, *PACKED))} in this folder",
                     got="none",
                     do="pass the folder the files are in, or the files themselves",
                 )
@@ -101,25 +103,49 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def are_many(files: Sequence[Path]) -> bool:
+    """Whether the bars of one symbol may come in several deliveries: several files, or a zip of several."""
+    return len(files) > 1 or (len(files) == 1 and packing_of(read_head(files[0])) == "zip")
+
+
 def _read_all(
     files: Sequence[Path], *, clock: Clock, tz: str | None, stamp: str, symbols: tuple[str, ...]
 ) -> Iterator[Delivery]:
     for file in files:
         try:
-            delivery = _read_one(file, clock=clock, tz=tz, ends=stamp == "close", symbols=symbols)
-        except SourceError as error:
+            with opened(file) as box:
+                alone = len(files) == 1 and len(box.members) + len(box.refused) == 1
+                for member, error in box.refused:
+                    if alone:
+                        raise error
+                    yield _failed(member, error)
+                for number, member in enumerate(box.members):
+                    try:
+                        delivery = _read_one(box, member, clock=clock, tz=tz, ends=stamp == "close", symbols=symbols)
+                    except SourceError as error:
+                        if alone:
+                            raise
+                        delivery = _failed(member, error)
+                    yield delivery if number else replace(delivery, remarks=(*box.remarks, *delivery.remarks))
+                    del delivery
+        except SourceError as error:  # the file as a whole
             if len(files) == 1:
                 raise
-            text = f"{error.summary}: expected {error.expected}; got {error.got}; {error.do}"
-            delivery = Delivery(pl.DataFrame(schema=BAR_SCHEMA), str(file), {file.name: Failure("failed", text)})
-        yield delivery
-        del delivery
+            yield _failed(Member(file), error)
 
 
-def _read_one(file: Path, *, clock: Clock, tz: str | None, ends: bool, symbols: tuple[str, ...]) -> Delivery:
-    rows = _read_rows(file)
+def _failed(member: Member, error: SourceError) -> Delivery:
+    text = f"{error.summary}: expected {error.expected}; got {error.got}; {error.do}"
+    return Delivery(pl.DataFrame(schema=BAR_SCHEMA), str(member.where), {member.label: Failure("failed", text)})
+
+
+def _read_one(
+    box: Box, member: Member, *, clock: Clock, tz: str | None, ends: bool, symbols: tuple[str, ...]
+) -> Delivery:
+    with Room() as room:
+        rows = _read_rows(box.unpack(member, room), member, room)
     frame, layout, remarks = rows.frame, rows.layout, list(rows.remarks)
-    symbol, line = _symbol(frame, layout, file, symbols)
+    symbol, line = _symbol(frame, layout, member, symbols)
     remarks += line
     stamps = read_stamps(
         frame.get_column(layout.stamp),
@@ -127,10 +153,10 @@ def _read_one(file: Path, *, clock: Clock, tz: str | None, ends: bool, symbols: 
         symbol=None if layout.symbol is None else symbol,
         tz=tz,
         zone=clock.zone,
-        where=str(file),
+        where=member.where,
     )
     remarks += stamps.remarks
-    volume, line = _volume(frame, layout, file)
+    volume, line = _volume(frame, layout, member)
     remarks += line
     bars = pl.DataFrame(
         [
@@ -144,52 +170,40 @@ def _read_one(file: Path, *, clock: Clock, tz: str | None, ends: bool, symbols: 
     if layout.symbol is not None and symbols:
         bars = bars.filter(pl.col("symbol").is_in(list(symbols)))
         absent = set(symbols) - set(bars.get_column("symbol").unique())
-        failures = {name: Failure("unknown-symbol", f"no row of {file.name} is of {name}") for name in absent}
+        failures = {name: Failure("unknown-symbol", f"no row of {member.label} is of {name}") for name in absent}
     doubt = look_otherwise(bars, clock=clock, ends=ends)
-    remarks += [f"{file.name}: {doubt}"] if doubt else []
+    remarks += [f"{member.label}: {doubt}"] if doubt else []
     spaced = to_five_minutes(bars, clock=clock, ends=ends)
     return Delivery(
         frame=spaced.frame,
-        source=f"file {file.name} sha256:{_digest(file)}",
+        source=f"file {member.label} sha256:{box.sha256}",
         failures={**failures, **spaced.failures},
-        remarks=(*remarks, *(f"{file.name}: {line}" for line in spaced.remarks)),
+        remarks=(*remarks, *(f"{member.label}: {line}" for line in spaced.remarks)),
         rejects=spaced.rejects,
     )
 
 
-def _read_rows(file: Path) -> Rows:
-    try:
-        with file.open("rb") as head:
-            magic = head.read(6)
-    except OSError as error:
-        raise SourceError(f"{file}", expected="a readable file", got=str(error), do="check its permissions") from error
-    packed = next((name for mark, name in PACKED.items() if magic.startswith(mark)), None)
-    if packed:
-        raise SourceError(
-            f"{file}",
-            expected="an unpacked file",
-            got=f"a {packed} archive",
-            do="unpack it, then ingest what is in it",
-        )
-    suffix = file.suffix.lower()
-    if magic.startswith(b"PAR1") or suffix in (".parquet", ".pq"):
-        return _read_binary(file, "Parquet")
-    if magic == b"ARROW1" or suffix in (".feather", ".arrow", ".ipc"):
-        return _read_binary(file, "Arrow")
-    return read_delimited(file)
+def _read_rows(data: Path, member: Member, room: Room) -> Rows:
+    """The rows of the plain file at `data`, which messages call by the names of `member`."""
+    head, ending = read_head(data), member.named.suffix.lower()
+    if head.startswith(b"PAR1") or ending in (".parquet", ".pq"):
+        return _read_binary(data, member, "Parquet")
+    if head.startswith(b"ARROW1") or ending in (".feather", ".arrow", ".ipc"):
+        return _read_binary(data, member, "Arrow")
+    return read_delimited(data, member, room)
 
 
-def _read_binary(file: Path, kind: Literal["Parquet", "Arrow"]) -> Rows:
+def _read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"]) -> Rows:
     try:
-        scan = pl.scan_parquet(file) if kind == "Parquet" else pl.scan_ipc(file)
+        scan = pl.scan_parquet(data, glob=False, hive_partitioning=False) if kind == "Parquet" else pl.scan_ipc(data)
         schema = scan.collect_schema()
         sample = scan.head(50).collect()
         texts = {name: [str(value) for value in sample.get_column(name)] for name in schema.names()}
-        layout = find_layout(schema.names(), where=str(file), sample=texts)
+        layout = find_layout(schema.names(), where=member.where, sample=texts)
         frame = scan.select(layout.used).collect()
     except (PolarsError, PanicException, OSError) as error:
         raise SourceError(
-            f"{file}",
+            member.where,
             expected=f"a whole {kind} file",
             got=str(error).splitlines()[0][:200],
             do="download or export it again: it is damaged or not of this kind",
@@ -198,25 +212,27 @@ def _read_binary(file: Path, kind: Literal["Parquet", "Arrow"]) -> Rows:
         return Rows(frame.with_columns(pl.col(name).cast(pl.Float64) for name in layout.numbers), layout, ())
     except PolarsError as error:
         raise SourceError(
-            f"{file}",
+            member.where,
             expected=f"numbers in {', '.join(layout.numbers)}",
             got=str(error).splitlines()[0][:200],
             do="store prices and volume as numbers",
         ) from error
 
 
-def _symbol(frame: pl.DataFrame, layout: Layout, file: Path, symbols: tuple[str, ...]) -> tuple[pl.Series, list[str]]:
+def _symbol(
+    frame: pl.DataFrame, layout: Layout, member: Member, symbols: tuple[str, ...]
+) -> tuple[pl.Series, list[str]]:
     """The symbol of each row, as text, and where it was taken from if not from a column."""
     if layout.symbol is not None:
         return frame.get_column(layout.symbol).cast(pl.String).str.strip_chars(), []
     if len(symbols) == 1:
         name, line = symbols[0], []
     else:
-        name = symbol_of_file(file)
-        line = [f"{file.name}: symbol {name} taken from the file name (--symbols says another)"]
+        name = symbol_of_file(member.named)
+        line = [f"{member.label}: symbol {name} taken from the file name (--symbols says another)"]
         if symbols and name not in symbols:
             raise SourceError(
-                f"{file}: no symbol column",
+                f"{member.where}: no symbol column",
                 expected=f"a file of one of {', '.join(symbols[:10])}",
                 got=f"{name}, by its name",
                 do="pass one file with one --symbols",
@@ -224,17 +240,12 @@ def _symbol(frame: pl.DataFrame, layout: Layout, file: Path, symbols: tuple[str,
     return pl.repeat(name, frame.height, dtype=pl.String, eager=True), line
 
 
-def _volume(frame: pl.DataFrame, layout: Layout, file: Path) -> tuple[pl.Series, list[str]]:
+def _volume(frame: pl.DataFrame, layout: Layout, member: Member) -> tuple[pl.Series, list[str]]:
     """The first volume that is not 0 throughout; which one is said where there is a choice."""
     for spot, name in enumerate(layout.volumes):
         column = frame.get_column(name)
         if bool((column.fill_null(0.0) != 0.0).any()):
             skipped = layout.volumes[:spot]
-            line = [f"{file.name}: {', '.join(skipped)} is 0 throughout, {name} taken as volume"] if skipped else []
+            line = [f"{member.label}: {', '.join(skipped)} is 0 throughout, {name} taken as volume"] if skipped else []
             return column.alias("volume"), line
     return frame.get_column(layout.volumes[0]).alias("volume"), []
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()[:16]
