@@ -119,6 +119,15 @@ def history(symbol: str, rows: list[Row], **kwargs: Any) -> Callable[[dict[str, 
     return answer
 
 
+def split_at(ts: datetime, numerator: float, denominator: float) -> dict[str, dict[str, object]]:
+    """`splits` of an answer's `events`: `numerator` new shares for `denominator` old ones from `ts` on."""
+    second = int(ts.timestamp())
+    text = f"{numerator:g}:{denominator:g}"
+    return {
+        str(second): {"date": second, "numerator": numerator, "denominator": denominator, "splitRatio": text},
+    }
+
+
 def error(status: int, code: str, text: str) -> Reply:
     """An error as the chart gives it."""
     return Reply(status, json.dumps({"chart": {"result": None, "error": {"code": code, "description": text}}}))
@@ -223,7 +232,7 @@ def yfinance_on(yahoo: FakeYahoo, cache: Path) -> Iterator[None]:
         patch.setenv("NO_PROXY", "127.0.0.1")
         patch.setenv("no_proxy", "127.0.0.1")
         patch.setattr(data.SingletonMeta, "_instances", {data.YfData: data.YfData.__new__(data.YfData)})
-        patch.setattr(source, "_sleep", lambda seconds: None)
+        patch.setattr(source, "rest", lambda seconds: None)
         data.YfData.__init__(data.YfData(), session=Led(impersonate="chrome"))
         patch.setattr(caches._CookieCacheManager, "_Cookie_cache", None)
         yf.set_tz_cache_location(str(cache))

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from klinepred.bars.delivery import Delivery
+from klinepred.bars.sources import batch
 from klinepred.bars.sources import yahoo as source
 from klinepred.calendar import Clock
 from klinepred.schema import BAR_SCHEMA
@@ -145,11 +146,40 @@ def test_what_cannot_be_a_symbol_of_yahoo_is_never_part_of_an_address(yahoo: Fak
     assert yahoo.visited == []
 
 
-@pytest.mark.parametrize("name", ["^GSPC", "EURUSD=X", "M&M.NS", "BRK-B", "brk-b", "005930.KS", "NA", "TRUE"])
+@pytest.mark.parametrize("name", ["^GSPC", "EURUSD=X", "M&M.NS", "BRK-B", "005930.KS", "NA", "TRUE"])
 def test_symbols_are_kept_letter_for_letter(yahoo: FakeYahoo, name: str) -> None:
-    yahoo.answers[name.upper()] = chart(name.upper(), DAY)
+    yahoo.answers[name] = chart(name, DAY)
     (one,) = ask(name)
     assert one.frame["symbol"].unique().to_list() == [name]
+    assert one.remarks == ()
+
+
+def test_a_symbol_in_small_letters_is_the_one_yahoo_knows(yahoo: FakeYahoo) -> None:
+    yahoo.answers["BRK-B"] = chart("BRK-B", DAY)
+    (one,) = ask("brk-b", "BRK-B", "Brk-b", "gone")
+    assert one.frame["symbol"].unique().to_list() == ["BRK-B"]
+    assert one.frame.height == 78
+    assert {symbol for symbol, _ in yahoo.asked} == {"BRK-B", "GONE"}
+    assert {name: failure.status for name, failure in one.failures.items()} == {"GONE": "unknown-symbol"}
+    assert [line.partition(" at Yahoo")[0] for line in one.remarks] == [
+        "brk-b is BRK-B",
+        "Brk-b is BRK-B",
+        "gone is GONE",
+    ]
+
+
+def test_many_symbols_come_in_few_deliveries_in_their_order(yahoo: FakeYahoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"S{k}" for k in range(70)]
+    for name in names:
+        yahoo.answers[name] = chart(name, DAY) if name != "S40" else not_found()
+    got = ask(*names)
+    sizes = [one.frame["symbol"].n_unique() + len(one.failures) for one in got]
+    assert sizes == [32, 32, 6]
+    assert [list(one.failures) for one in got] == [[], ["S40"], []]
+    order = [name for one in got for name in one.frame["symbol"].unique(maintain_order=True)]
+    assert order == [name for name in names if name != "S40"]
+    monkeypatch.setattr(batch, "SECONDS", 0.0)
+    assert len(ask(*names[:8])) == 2  # four at a time
 
 
 def test_a_symbol_named_twice_is_asked_for_once(yahoo: FakeYahoo) -> None:
@@ -217,26 +247,6 @@ def test_extended_hours_are_asked_for_by_the_clock(yahoo: FakeYahoo) -> None:
     (extended,) = ask("AAPX", clock=Clock("XNYS", "extended"))
     assert yahoo.asked[-1][1]["includePrePost"].lower() == "true"
     assert extended.frame.height == 79
-
-
-def test_splits_and_dividends_leave_prices_as_they_were_traded(yahoo: FakeYahoo) -> None:
-    stamp = str(int(DAY[0][0].timestamp()))
-    past = str(int(stamp) - 90 * 86_400)
-    events = {
-        "dividends": {
-            stamp: {"amount": 0.5, "date": int(stamp)},
-            past: {"amount": 0.5, "date": int(past)},
-            str(int(stamp) - 3600): {"amount": 0.1, "date": int(stamp) - 3600},
-        },
-        "splits": {stamp: {"date": int(stamp), "numerator": 2.0, "denominator": 1.0, "splitRatio": "2:1"}},
-    }
-    yahoo.answers["AAPX"] = chart("AAPX", DAY, events=events)
-    (one,) = ask("AAPX")
-    assert one.frame["close"].to_list() == pytest.approx([row[4] for row in DAY])
-    assert one.frame["ts"].to_list() == [row[0] for row in DAY]
-    events = {"splits": {past: {"date": int(past), "numerator": 2.0, "denominator": 1.0, "splitRatio": "2:1"}}}
-    yahoo.answers["AAPX"] = chart("AAPX", DAY, events=events)
-    assert ask("AAPX")[0].frame.height == 78
 
 
 def test_pence_are_kept_and_said(yahoo: FakeYahoo) -> None:

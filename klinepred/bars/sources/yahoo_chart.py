@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from klinepred.bars.delivery import Failure
+from klinepred.bars.delivery import SPLIT_SCHEMA, Failure
 from klinepred.calendar import Clock
 from klinepred.schema import BAR_SCHEMA, TS
 
@@ -64,10 +64,46 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars of one symbol as Yahoo gave them, in `BAR_SCHEMA`; `currency` is its code ("" = not told)."""
+    """Bars of one symbol as Yahoo gave them.
 
+    Attributes
+    ----------
+    symbol
+        As Yahoo spells it.
+    frame
+        `BAR_SCHEMA`; what was missing in the answer is null.
+    splits
+        `SPLIT_SCHEMA`, as `Delivery.splits` wants them.
+    remarks
+        Lines for the user.
+    """
+
+    symbol: str
     frame: pl.DataFrame
-    currency: str
+    splits: pl.DataFrame
+    remarks: tuple[str, ...] = ()
+
+
+class _Line:
+    """yfinance's way to Yahoo, which asks afresh each time and remembers the answer.
+
+    yfinance keeps answers about the past, which would hide revisions and repeat a broken answer for ever; and of the
+    answer it does not show which volumes were missing: it makes them 0.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self.answer: Any = None
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """One request."""
+        self.answer = self._data.get(*args, **kwargs)
+        return self.answer
+
+    cache_get = get
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._data, name)
 
 
 @contextmanager
@@ -99,12 +135,11 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
         Everything that can go wrong is one of these.
     """
     from peewee import PeeweeException  # yfinance keeps its cookie in a database of this
-    from yfinance.data import YfData
 
     _check_name(symbol)
-    YfData.cache_get.cache_clear()  # kept answers of the past would hide revisions, and repeat a broken one for ever
     try:
         ticker = yf.Ticker(symbol)
+        line = ticker._data = _Line(ticker._data)
         ticker._tz = clock.zone  # spares a request per symbol: begin and stop carry their zone, so it is not used
         try:
             table = ticker.history(
@@ -113,7 +148,7 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
                 end=stop,
                 prepost=clock.hours == "extended",
                 auto_adjust=False,
-                actions=False,
+                actions=True,
                 keepna=True,
                 timeout=TIMEOUT_S,
             )
@@ -127,9 +162,13 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
             raise FaultError(f"it was of {spacing} bars when asked for {INTERVAL}")
         if table.empty:
             raise _empty(symbol, begin, stop)
-        frame = _frame(table, symbol)
+        frame, splits = _frame(table, named), _splits(table, named)
         _check_range(frame, begin, stop)
-        return Chart(frame, currency)
+        frame, remarks = _hollow(frame, line.answer)
+        if currency in MINOR:
+            unit = f"{named} is quoted in {currency} ({MINOR[currency]}): prices are stored as quoted"
+            remarks = (unit, *remarks)
+        return Chart(named, frame, splits, remarks)
     except yf.exceptions.YFRateLimitError as error:
         raise BusyError from error
     except (yf.exceptions.YFException, OSError, ValueError) as error:
@@ -202,6 +241,34 @@ def _frame(table: Any, symbol: str) -> pl.DataFrame:
         pl.col("ts").dt.replace_time_zone("UTC").cast(TS), symbol=pl.lit(symbol, dtype=pl.String)
     )
     return frame.select(pl.col(name).cast(dtype) for name, dtype in BAR_SCHEMA.items()).fill_nan(None)
+
+
+def _splits(table: Any, symbol: str) -> pl.DataFrame:
+    """Splits in yfinance's table: it moves each to the first row of its day."""
+    ratios = table["Stock Splits"].to_numpy(dtype="float64")
+    stamps = table.index.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[us]")
+    frame = pl.DataFrame({"ts": stamps, "ratio": ratios}).with_columns(
+        pl.col("ts").dt.replace_time_zone("UTC").cast(TS), symbol=pl.lit(symbol, dtype=pl.String)
+    )
+    good = pl.col("ratio").is_finite() & (pl.col("ratio") > 0.0) & (pl.col("ratio") != 1.0)
+    return frame.filter(good).select(*SPLIT_SCHEMA)
+
+
+def _hollow(frame: pl.DataFrame, answer: Any) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """`frame` with null where Yahoo's answer had prices and no volume; instruments without any volume keep their 0."""
+    result = answer.json()["chart"]["result"][0]
+    raw = pl.DataFrame(
+        {"second": result["timestamp"], "told": [v is not None for v in result["indicators"]["quote"][0]["volume"]]}
+    )
+    told = raw.group_by(ts=pl.from_epoch("second", "s").dt.replace_time_zone("UTC").cast(TS)).agg(pl.col("told").any())
+    priced = frame.filter(pl.col("close").is_not_null())
+    bare = priced.join(told.filter(~pl.col("told")), on="ts", how="semi").get_column("ts")
+    if bare.is_empty():
+        return frame, ()
+    name = frame.get_column("symbol")[0]
+    if bare.len() == priced.height:
+        return frame, (f"Yahoo gives no volume of {name} at all: stored as 0",)
+    return frame.with_columns(volume=pl.when(~pl.col("ts").is_in(bare.implode())).then("volume")), ()
 
 
 def _reason(error: Exception) -> str:
