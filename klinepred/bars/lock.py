@@ -55,7 +55,8 @@ def writer(folder: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
             f"store {folder}",
             expected="room and permission to write",
             got=str(error),
-            do="free the disk or the permissions and run the same command again; stored bars are as they were",
+            do="free the disk or mend the permissions or limits, and run the same command again; "
+            "stored bars are as they were",
         ) from error
     finally:
         lock.release()

@@ -10,7 +10,8 @@ import polars as pl
 
 from klinepred.bars import tables
 from klinepred.bars.check import check_bars
-from klinepred.bars.tables import BARS, MONTH, QUARANTINE, SYMBOLS
+from klinepred.bars.parts import MONTH
+from klinepred.bars.tables import BARS, QUARANTINE, SYMBOLS
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
@@ -161,15 +162,9 @@ def commit_bars(
     kept = kept.with_columns(pl.col("ts").dt.strftime("%Y-%m").alias(MONTH))
     rows = pl.concat([change.select(kept.columns), kept]).sort("symbol", "ts")
     check_bars(rows, clock=clock)
-    tables.overwrite(space.data, BARS, rows, note=note, predicate=_box(symbols, box["low"], box["high"]))
-
-
-def _box(symbols: Sequence[str], low: datetime, high: datetime) -> str:
-    names = ", ".join("'" + name.replace("'", "''") + "'" for name in symbols)
-    return (
-        f"{MONTH} >= '{low:%Y-%m}' AND {MONTH} <= '{high:%Y-%m}' AND symbol IN ({names}) "
-        f"AND ts >= '{low:%Y-%m-%dT%H:%M:%SZ}' AND ts <= '{high:%Y-%m-%dT%H:%M:%SZ}'"
-    )
+    inside = pl.col("symbol").is_in(symbols) & pl.col("ts").is_between(box["low"], box["high"])
+    months = f"{box['low']:%Y-%m}", f"{box['high']:%Y-%m}"
+    tables.overwrite(space.data, BARS, rows, note=note, where=inside, months=months)
 
 
 def _rows(

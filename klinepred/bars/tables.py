@@ -6,35 +6,44 @@ import errno
 import os
 import re
 import shutil
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import polars as pl
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from klinepred.bars.commits import LOG, find_version, list_versions
+from klinepred.bars.parts import MONTH, Part, list_parts, write_parts
+from klinepred.bars.transaction import commit
 from klinepred.errors import StoreError
 from klinepred.schema import BAR_SCHEMA
 
-MONTH: Final = "month"
 BARS: Final = "bars"
 SYMBOLS: Final = "symbols"
 QUARANTINE: Final = "quarantine"
-LEAST_BYTES: Final = 8
-"""A stored row takes more than this on disk; less room than that need not be tried."""
+BOUND: Final = "klinepred.symbols"
+"""Key in a commit of `bars`: the version of `symbols` that has the clocks of its bars."""
+LEAST_BYTES: Final = 4
+"""A stored row takes about this on disk at the least; less room than that need not be tried."""
 SCHEMAS: Final[Mapping[str, dict[str, pl.DataType]]] = {
     BARS: {**BAR_SCHEMA, MONTH: pl.String()},
     SYMBOLS: {name: pl.String() for name in ("symbol", "calendar", "hours", "zone", "source")},
     QUARANTINE: {**BAR_SCHEMA, "reason": pl.String(), "source": pl.String()},
 }
+_DELTA: Final = {pl.String: "string", pl.Float64: "double", pl.Datetime: "timestamp"}
 
 
 def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTable | None:
     """The Delta table at `folder`, or None where there is none yet.
+
+    Parameters
+    ----------
+    version
+        None = the latest; a moment (aware) = the latest made by then, by the times in the log.
 
     Raises
     ------
@@ -42,19 +51,18 @@ def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTabl
         The table is damaged, or has no such version.
     """
     try:
-        if not (folder / "_delta_log").is_dir():
+        if not (folder / LOG).is_dir():
             return None
-        table = DeltaTable(_place(folder))
-        if version is not None:
-            table.load_as_version(version)
+        if version is None:
+            return DeltaTable(_place(folder))
+        return DeltaTable(_place(folder), version=find_version(folder, version)) if list_versions(folder) else None
     except TableNotFoundError:
         return None
     except (DeltaError, OSError, ValueError) as error:
         wanted = "a Delta table" if version is None else f"version {version} of the table"
         raise StoreError(
-            f"store {folder}", expected=wanted, got=_first_line(error), do="see klinepred bars list for what is there"
+            f"store {folder}", expected=wanted, got=reason(error), do="see klinepred bars history for what is there"
         ) from error
-    return table
 
 
 def scan_table(
@@ -67,51 +75,151 @@ def scan_table(
 ) -> pl.LazyFrame:
     """Rows of the table `name` under `folder`, unsorted, without `month`; no rows where it does not exist.
 
-    Files of months before `first` or after `last` (2025-06) are not opened. Errors as `open_table`.
+    Files of months before `first` or after `last` (2025-06) are not opened. Errors as `open_table`; also where a data
+    file of this version is gone.
     """
-    columns = {column: dtype for column, dtype in SCHEMAS[name].items() if column != MONTH}
     table = open_table(folder / name, version)
+    parts = [] if table is None else list_parts(table)
+    if name == BARS:
+        parts = [
+            part
+            for part in parts
+            if (first is None or str(part.month) >= first) and (last is None or str(part.month) <= last)
+        ]
+    if table is not None:
+        need_parts(folder / name, parts, version=table.version())
+    return scan_parts(folder / name, name, parts)
+
+
+def scan_parts(folder: Path, name: str, parts: Sequence[Part]) -> pl.LazyFrame:
+    """Rows of some data files of the table `name` at `folder`, file by file, without `month`."""
+    columns = {column: dtype for column, dtype in SCHEMAS[name].items() if column != MONTH}
+    if not parts:
+        return pl.LazyFrame(schema=columns)
     # Not pl.scan_delta: it takes percent-encoded paths for real ones (folders with blanks or umlauts), and looks for
     # partitions in every folder above that has a "=" in its name.
-    depth = 2 if name == BARS else 1
-    files = [] if table is None else [uri.rsplit("/", depth)[1:] for uri in table.file_uris()]
-    if name == BARS:
-        months = [parts[0].removeprefix(f"{MONTH}=") for parts in files]
-        files = [
-            parts
-            for parts, month in zip(files, months, strict=True)
-            if (first is None or month >= first) and (last is None or month <= last)
-        ]
-    if not files:
-        return pl.LazyFrame(schema=columns)
-    paths = sorted(folder.joinpath(name, *parts) for parts in files)
+    paths = [part.locate(folder) for part in parts]
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(*columns)
+
+
+def need_parts(folder: Path, parts: Sequence[Part], *, version: int) -> None:
+    """Make sure that the data files of `version` are there.
+
+    Raises
+    ------
+    StoreError
+        Some are not: the version was vacuumed, or the store is damaged.
+    """
+    gone = [part.path for part in parts if not part.locate(folder).is_file()]
+    if not gone:
+        return
+    latest = version == list_versions(folder)[-1]
+    raise StoreError(
+        f"version {version} of {folder}",
+        expected=f"its {len(parts)} data files" if len(parts) > 1 else "its data file",
+        got=f"{len(gone)} gone, such as {gone[0]}" + ("" if latest else "; klinepred bars vacuum removes them"),
+        do="put the file back from a backup, or go back with klinepred bars restore to a version that can be read"
+        if latest
+        else "choose a version that klinepred bars history shows as readable",
+    )
 
 
 def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:
     """Add `rows` in one commit; makes the table with the first."""
-    with _writing(folder, name, rows.height):
-        write_deltalake(
-            _place(folder / name),
-            rows.select(SCHEMAS[name].keys()),
-            mode="append",
-            partition_by=[MONTH] if name == BARS else None,
-            commit_properties=CommitProperties(custom_metadata=dict(note)),
-        )
+    change(folder, name, rows, note=note)
 
 
 def overwrite(
-    folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str], predicate: str | None = None
+    folder: Path,
+    name: str,
+    rows: pl.DataFrame,
+    *,
+    note: Mapping[str, str],
+    where: pl.Expr | None = None,
+    months: tuple[str, str] = ("", "~"),
 ) -> None:
-    """Put `rows` in the place of those that `predicate` (SQL; None = all) holds for, in one commit."""
-    with _writing(folder, name, rows.height):
-        write_deltalake(
-            _place(folder / name),
-            rows.select(SCHEMAS[name].keys()),
-            mode="overwrite",
-            predicate=predicate,
-            commit_properties=CommitProperties(custom_metadata=dict(note)),
-        )
+    """Put `rows` in the place of those that `where` (None = all) holds for, in one commit.
+
+    Parameters
+    ----------
+    months
+        First and last month that such rows are in; other files are not opened.
+    """
+    table = open_table(folder / name)
+    parts = [] if table is None else list_parts(table)
+    if where is None:
+        change(folder, name, rows, note=note, remove=parts)
+        return
+    parts = [part for part in parts if months[0] <= str(part.month) <= months[1]]
+    need_parts(folder / name, parts, version=-1 if table is None else table.version())
+    left, touched = [rows.select(SCHEMAS[name].keys())], []
+    for part in parts:
+        here = scan_parts(folder / name, name, [part]).collect()
+        rest = here.filter(~where)
+        if rest.height < here.height:
+            touched.append(part)
+            left.append(rest.with_columns(pl.lit(part.month).alias(MONTH)).select(SCHEMAS[name].keys()))
+    change(folder, name, *(frame for frame in left if frame.height), note=note, remove=touched)
+
+
+def change(
+    folder: Path, name: str, *frames: pl.DataFrame, note: Mapping[str, str], remove: Sequence[Part] = ()
+) -> None:
+    """Add `frames`, each as files of its own, and take the files `remove` out, in one commit.
+
+    Raises
+    ------
+    StoreError
+        It could not be written; the table is as it was, and nothing of it stays on the disk.
+    """
+    with writing(folder, name, sum(frame.height for frame in frames)) as made:
+        for frame in frames:
+            made.extend(write_parts(folder / name, frame.select(SCHEMAS[name].keys())))
+        put(folder, name, add=made, remove=remove, note=note)
+
+
+def put(
+    folder: Path,
+    name: str,
+    *,
+    add: Sequence[Part] = (),
+    remove: Sequence[Part] = (),
+    note: Mapping[str, str],
+    changes: bool = True,
+) -> int:
+    """One commit of files that are there already; inside `writing`. Returns the new version."""
+    if name == BARS and BOUND not in note:
+        versions = list_versions(folder / SYMBOLS)
+        note = {**note, **({BOUND: str(versions[-1])} if versions else {})}
+    kinds = {column: _DELTA[dtype.base_type()] for column, dtype in SCHEMAS[name].items()}
+    return commit(_place(folder / name), schema=kinds, add=add, remove=remove, note=note, changes=changes)
+
+
+@contextmanager
+def writing(folder: Path, name: str, rows: int) -> Iterator[list[Part]]:
+    """One write by the holder of the lock: a failure becomes a StoreError, and the files it has listed are removed."""
+    made: list[Part] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        before = list_versions(folder / name)
+        _need_room(folder, rows)
+        yield made
+    except BaseException as error:
+        if list_versions(folder / name) == before:  # an error that came after the commit must not take its files
+            for part in made:
+                part.locate(folder / name).unlink(missing_ok=True)
+            for place in (folder / name).glob(f"{MONTH}=*"):
+                with suppress(OSError):  # not empty
+                    place.rmdir()
+        if not isinstance(error, (DeltaError, OSError, pl.exceptions.PolarsError)):
+            raise
+        raise StoreError(
+            f"store {folder}",
+            expected="to write one commit",
+            got=reason(error),
+            do="free the disk or mend the permissions or limits, and run the same command again; "
+            "stored bars are as they were",
+        ) from error
 
 
 def _place(folder: Path) -> Path:
@@ -127,38 +235,14 @@ def _place(folder: Path) -> Path:
     return folder
 
 
-@contextmanager
-def _writing(folder: Path, name: str, rows: int) -> Iterator[None]:
-    """One write by the holder of the lock: a failure becomes a StoreError and leaves no file of its own behind."""
-    began = time.time()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _need_room(folder, rows)
-        yield
-    except (DeltaError, OSError) as error:
-        _sweep(folder / name, began)
-        raise StoreError(
-            f"store {folder}",
-            expected="to write one commit",
-            got=_first_line(error),
-            do="free the disk or the permissions and run the same command again; stored bars are as they were",
-        ) from error
-
-
 def _need_room(folder: Path, rows: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < rows * LEAST_BYTES:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {free / 1e6:,.1f} MB free for {rows:,} rows")
 
 
-def _sweep(folder: Path, began: float) -> None:
-    """Remove data files written since `began` (seconds since 1970) that no commit names."""
-    table = open_table(folder)
-    named = set() if table is None else {Path(uri).name for uri in table.file_uris()}
-    for file in folder.rglob("*.parquet"):
-        if file.name not in named and file.stat().st_mtime >= began:
-            file.unlink(missing_ok=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+def reason(error: BaseException) -> str:
+    """One line of what a library said: the words of the operating system where they are in it."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    system = re.search(r"[A-Z][^:\n↳]*\(os error \d+\)", text)
+    return system.group().strip() if system else (text.splitlines() or [type(error).__name__])[0].strip()[:300]

@@ -1,0 +1,133 @@
+"""In: rows of a table. Out: its Parquet data files, written whole or not at all; which files a version is made of."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+MONTH: Final = "month"
+GROUP_ROWS: Final = 131_072
+"""Rows of a row group: what a reader of few symbols skips or reads at once."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One data file of a table.
+
+    Attributes
+    ----------
+    path
+        As the log has it, relative to the table's folder.
+    month
+        Of the bars in it, as 2026-01; None in a table that is not partitioned.
+    size, rows
+        Bytes and rows.
+    stats
+        JSON of Delta: number of rows, smallest and largest values.
+    """
+
+    path: str
+    month: str | None
+    size: int
+    rows: int
+    stats: str
+
+    def locate(self, folder: Path) -> Path:
+        """Where it lies, if the table is at `folder`."""
+        return folder / unquote(self.path)
+
+    def add(self, *, changes: bool) -> AddAction:
+        """The action that puts it in; `changes`: whether rows of the table change by it."""
+        return AddAction(self.path, self.size, self._values(), int(time.time() * 1000), changes, self.stats)
+
+    def remove(self, *, changes: bool) -> RemoveAction:
+        """The action that takes it out."""
+        return RemoveAction(self.path, changes, int(time.time() * 1000), self.size, self._values())
+
+    def _values(self) -> dict[str, str | None]:
+        return {} if self.month is None else {MONTH: self.month}
+
+
+def list_parts(table: DeltaTable) -> list[Part]:
+    """The data files of the version that `table` is loaded at, sorted by path."""
+    actions = pl.DataFrame(table.get_add_actions(flatten=True))
+    if actions.is_empty():
+        return []
+    names = {f"{edge}.{column}" for edge in ("min", "max") for column in ("symbol", "ts")}
+    month = f"partition.{MONTH}"
+    parts = []
+    for row in actions.sort("path").iter_rows(named=True):
+        edges = {name: row[name] for name in names if row.get(name) is not None}
+        parts.append(
+            Part(
+                path=row["path"],
+                month=row.get(month),
+                size=row["size_bytes"],
+                rows=row["num_records"] or 0,
+                stats=_stats(row["num_records"] or 0, edges),
+            )
+        )
+    return parts
+
+
+def write_parts(folder: Path, rows: pl.DataFrame) -> Iterator[Part]:
+    """Write `rows` as data files below `folder`, one a month if they have a `month`; each is on the disk when yielded.
+
+    Polars writes, not delta-rs: on a full disk the latter prints the panics of its threads beside the error.
+
+    Raises
+    ------
+    OSError, polars.exceptions.PolarsError
+        A file could not be written; what there was of it is gone again.
+    """
+    if MONTH not in rows.columns:
+        yield _write(folder, rows, None)
+        return
+    for (month,), part in rows.partition_by(MONTH, as_dict=True, include_key=False, maintain_order=True).items():
+        yield _write(folder, part, str(month))
+
+
+def _write(folder: Path, rows: pl.DataFrame, month: str | None) -> Part:
+    name = f"part-{secrets.token_hex(16)}.parquet"
+    name = name if month is None else f"{MONTH}={month}/{name}"
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as out:
+            rows.write_parquet(out, row_group_size=GROUP_ROWS)
+            out.flush()
+            os.fsync(out.fileno())
+            size = os.fstat(out.fileno()).st_size
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    edges = {}
+    if month is not None:
+        low = rows.select(pl.col("symbol", "ts").min()).row(0, named=True)
+        high = rows.select(pl.col("symbol", "ts").max()).row(0, named=True)
+        edges = {f"{edge}.{key}": value for edge, row in (("min", low), ("max", high)) for key, value in row.items()}
+    return Part(name, month, size, rows.height, _stats(rows.height, edges))
+
+
+def _stats(rows: int, edges: dict[str, object]) -> str:
+    out: dict[str, object] = {"numRecords": rows}
+    for edge in ("min", "max"):
+        values = {key: _text(edges[f"{edge}.{key}"]) for key in ("symbol", "ts") if f"{edge}.{key}" in edges}
+        if values:
+            out[f"{edge}Values"] = values
+    return json.dumps(out)
+
+
+def _text(value: object) -> str:
+    return f"{value:%Y-%m-%dT%H:%M:%S.000Z}" if hasattr(value, "strftime") else str(value)
