@@ -102,7 +102,7 @@ def test_binary_files_keep_stamps_of_any_unit(tmp_path: Path, name: str, unit: s
         (GOOD + "A,2026-06-01T13:45:00Z,1,2,0.5,1.5,100,7,8\n", "rows of 7 fields"),
         (GOOD.replace("1.5,", "abc,"), "'abc'"),
         (GOOD.replace("2026-06-01T", "yesterday "), "yesterday"),
-        (b"\xff\xfe" + GOOD.encode("utf-16-le"), "UTF-16"),
+        (b"\xff\xfe" + GOOD.encode("utf-16-le") + b"\x00", "in UTF-16 to its end"),
         (GOOD.encode() + b"\x00\x01\x02", "none of these"),
         (GOOD.encode().replace(b"A,", b"\xc4\xd0,"), "another encoding"),
         (b"\x1f\x8b\x08\x00", "gzip"),
@@ -339,24 +339,12 @@ def test_the_schema_of_a_delivery_is_that_of_bars(tmp_path: Path) -> None:
     assert dict(schema) == BAR_SCHEMA
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("cr.csv", b"symbol,ts,open,high,low,close,volume\rA,2026-06-10T13:30:00Z,1,1,1,1,1\r", "CR alone"),
-        ("head.parquet", None, "at least one row"),
-    ],
-)
-def test_a_file_that_gives_no_row_is_an_error_in_three_parts(
-    tmp_path: Path, typed: Typed, name: str, content: bytes | None, words: str
-) -> None:
-    file = tmp_path / name
-    if content is None:
-        pl.DataFrame(schema=BAR_SCHEMA).write_parquet(file)
-    else:
-        file.write_bytes(content)
+def test_a_file_that_gives_no_row_is_an_error_in_three_parts(tmp_path: Path, typed: Typed) -> None:
+    file = tmp_path / "head.parquet"
+    pl.DataFrame(schema=BAR_SCHEMA).write_parquet(file)
     code, out, err = typed("ingest", str(file), "-w", str(tmp_path / "w"))
     assert (code, out) == (1, "")
-    assert words in err
+    assert "at least one row" in err
     assert err.count("do this:") == 1
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import polars as pl
-from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.sources.columns import Layout, find_layout, plain
+from klinepred.bars.sources.encoding import to_utf8
+from klinepred.bars.sources.fields import tell, to_rejects
 from klinepred.bars.sources.member import Member
 from klinepred.bars.sources.numbers import read_numbers
+from klinepred.bars.sources.preamble import Opening, read_opening
 from klinepred.bars.sources.room import Room
+from klinepred.bars.sources.table import Shape, read_table
 from klinepred.errors import SourceError
 
-HEAD_BYTES: Final = 1 << 16
 NUMBER: Final = re.compile(r"[-+]?(\d[\d.,' ]*)?\d([eE][-+]?\d+)?")
 TIME: Final = re.compile(r"\d{1,2}:\d{1,2}(:\d{1,2})?")
 TWO_LEVEL: Final = ("price", "ticker", "")
@@ -26,11 +28,21 @@ TWO_LEVEL: Final = ("price", "ticker", "")
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a file: text where text is, Float64 where numbers are; their layout; lines for the user."""
+    """Rows of a file: text where text is, Float64 where numbers are; their layout; lines for the user.
+
+    Attributes
+    ----------
+    zone
+        IANA zone of the stamps where the file itself says it.
+    rejects
+        `REJECT_SCHEMA`: lines that are no rows; their symbol is null where they do not show it.
+    """
 
     frame: pl.DataFrame
     layout: Layout
     remarks: tuple[str, ...]
+    zone: str | None = None
+    rejects: pl.DataFrame | None = None
 
 
 def read_delimited(data: Path, member: Member, room: Room) -> Rows:
@@ -50,60 +62,54 @@ def read_delimited(data: Path, member: Member, room: Room) -> Rows:
     SourceError
         The file is empty, no text, without the needed columns, or has rows of another length than its header.
     """
-    lines = _head(data, member)
-    del room
-    separator = max(",;\t|", key=lambda sign: (lines[0].count(sign), sign == ","))
-    table = [row for row in csv.reader(lines, delimiter=separator) if row]
+    text = to_utf8(data, member, room)
+    opening = read_opening(text.path, member)
+    table = [row for row in csv.reader(opening.lines, delimiter=opening.separator) if row]
+    rows = _read(_Spot(text.path, member, room), table, opening)
+    return replace(rows, remarks=(*text.remarks, *opening.remarks, *rows.remarks))
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where a text lies, how messages call it, room for copies."""
+
+    path: Path
+    member: Member
+    room: Room
+
+
+def _read(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) -> Rows:
+    member, separator = spot.member, opening.separator
     if len(table[0]) < 3:
         raise SourceError(
             member.where,
             expected="columns separated by comma, semicolon, tab or |",
-            got=f"a first line of {len(table[0])} columns: {lines[0][:80]!r}",
+            got=f"a first line of {len(table[0])} columns: {opening.lines[0][:80]!r}",
             do="export the bars as CSV with a header",
         )
     if len(table) > 2 and table[0][0].strip().lower() in TWO_LEVEL and table[1][0].strip().lower() in TWO_LEVEL:
-        return _two_level(data, member, table, separator)
+        return _two_level(spot, table, opening)
     if _is_data(table[0]):
-        return _headless(data, member, table, separator)
+        return _headless(spot, table, opening)
     names, remarks = _match(member, [_unquote(name) for name in table[0]], table[1:])
     sample = {name: [row[spot] for row in table[1:50] if spot < len(row)] for spot, name in enumerate(names)}
     layout = find_layout(names, where=member.where, sample=sample)
-    frame = _read(data, member, names, layout.used, layout.numbers, separator=separator, skip=1)
-    frame = read_numbers(frame, layout.numbers, prices=layout.numbers[:4], where=member.where)
-    return Rows(frame, layout, tuple(remarks))
+    shape = Shape(tuple(names), separator, opening.skip + 1)
+    return _rows(spot, shape, layout, tuple(remarks))
 
 
-def _head(path: Path, member: Member) -> list[str]:
-    with path.open("rb") as file:
-        raw = file.read(HEAD_BYTES)
-        cut = bool(file.read(1))
-    if not raw.strip():
-        raise SourceError(member.where, expected="rows of bars", got="an empty file", do="check the download or export")
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in raw:
-        raise SourceError(
-            member.where,
-            expected="text in UTF-8, Parquet, or Arrow",
-            got="UTF-16 text" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "bytes that are none of these",
-            do="save the file as CSV in UTF-8",
-        )
-    if b"\r" in raw and b"\n" not in raw:
-        raise SourceError(
-            member.where,
-            expected="lines that end in LF or CRLF",
-            got="lines that end in CR alone",
-            do="save the file with the line ends of Windows or Unix",
-        )
-    whole = raw[: raw.rfind(b"\n") + 1] if cut and b"\n" in raw else raw
-    try:
-        text = whole.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            member.where,
-            expected="text in UTF-8",
-            got=f"another encoding (byte {error.start})",
-            do="save the file as CSV in UTF-8",
-        ) from error
-    return [line for line in text.splitlines() if line.strip()]
+def _rows(spot: _Spot, shape: Shape, layout: Layout, remarks: tuple[str, ...]) -> Rows:
+    """The rows of one table, and the lines set aside."""
+    read = read_table(spot.path, spot.member, spot.room, shape=shape, used=layout.used, numbers=layout.numbers)
+    frame = read_numbers(read.frame, layout.numbers, prices=layout.numbers[:4], where=spot.member.where)
+    rejects = to_rejects(
+        read.odd,
+        width=len(shape.names),
+        separator=shape.separator,
+        spot=None if layout.symbol is None else shape.names.index(layout.symbol),
+        known=None if layout.symbol is None else frame.get_column(layout.symbol),
+    )
+    return Rows(frame, layout, (*remarks, *tell(read.odd, spot.member)), rejects=rejects)
 
 
 def _is_data(first: Sequence[str]) -> bool:
@@ -126,13 +132,14 @@ def _match(member: Member, names: list[str], rows: Sequence[Sequence[str]]) -> t
         unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     if not rows:
         raise SourceError(member.where, expected="rows below the header", got="none", do="check the download or export")
-    width = len(rows[0])
+    widths = [len(row) for row in rows]
+    usual = width = max(dict.fromkeys(widths), key=widths.count)
     while width > len(unique) and not any(len(row) >= width and row[width - 1].strip() for row in rows):
         width -= 1  # a separator at the end of every line
     if width <= len(unique):
-        return unique, []
+        return [*unique, *(f"(empty {spot})" for spot in range(len(unique), usual))], []
     day = next((spot for spot, name in enumerate(unique) if plain(name) in ("date", "datetime")), None)
-    if width == len(unique) + 1 and day is not None and TIME.fullmatch(rows[0][day + 1].strip()):
+    if width == len(unique) + 1 and day is not None and TIME.fullmatch(rows[widths.index(usual)][day + 1].strip()):
         return (
             [*unique[: day + 1], "Time", *unique[day + 1 :]],
             [f"{member.label}: the header has {len(unique)} names, the rows {width} fields: day and time read apart"],
@@ -145,7 +152,8 @@ def _match(member: Member, names: list[str], rows: Sequence[Sequence[str]]) -> t
     )
 
 
-def _headless(data: Path, member: Member, table: Sequence[Sequence[str]], separator: str) -> Rows:
+def _headless(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) -> Rows:
+    member = spot.member
     apart = bool(TIME.fullmatch(table[0][1].strip()))
     head = ["date", "time"] if apart else ["timestamp"]
     names = [*head, "open", "high", "low", "close", "volume"]
@@ -162,9 +170,9 @@ def _headless(data: Path, member: Member, table: Sequence[Sequence[str]], separa
         where=member.where,
         sample={name: [row[i] for row in table[:50] if i < len(row)] for i, name in enumerate(names)},
     )
-    frame = _read(data, member, names, layout.used, layout.numbers, separator=separator, skip=0)
-    frame = read_numbers(frame, layout.numbers, prices=layout.numbers[:4], where=member.where)
-    wrong = frame.select(((pl.col("high") < pl.col("low")) | (pl.col("high") < pl.col("close"))).mean()).item()
+    line = f"{member.label}: no header, read as {', '.join(names[: len(head) + 5])}"
+    rows = _rows(spot, Shape(tuple(names), opening.separator, opening.skip), layout, (line,))
+    wrong = rows.frame.select(((pl.col("high") < pl.col("low")) | (pl.col("high") < pl.col("close"))).mean()).item()
     if (wrong or 0.0) > 0.1:
         raise SourceError(
             f"{member.where}: no header",
@@ -172,12 +180,12 @@ def _headless(data: Path, member: Member, table: Sequence[Sequence[str]], separa
             got=f"{wrong:.0%} of the rows with a high below low or close",
             do="add a header line that names the columns",
         )
-    return Rows(frame, layout, (f"{member.label}: no header, read as {', '.join(names[: len(head) + 5])}",))
+    return rows
 
 
-def _two_level(data: Path, member: Member, table: Sequence[Sequence[str]], separator: str) -> Rows:
+def _two_level(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) -> Rows:
     """The header that pandas writes for a yfinance frame: field and ticker in two lines, the index name in a third."""
-    first, second = table[0], table[1]
+    member, first, second = spot.member, table[0], table[1]
     fields, tickers = (first, second) if "ticker" in second[0].strip().lower() else (second, first)
     if len(first) != len(second):
         raise SourceError(
@@ -198,9 +206,13 @@ def _two_level(data: Path, member: Member, table: Sequence[Sequence[str]], separ
         own = [name.partition("|")[0] for name in names[1:] if name.endswith(f"|{symbol}")]
         layouts[symbol] = find_layout(["datetime", *own], where=f"{member.where} ({symbol})", sample={})
     numbers = [f"{name}|{symbol}" for symbol, layout in layouts.items() for name in layout.numbers]
-    wide = _read(data, member, names, ["datetime", *numbers], numbers, separator=separator, skip=skip)
+    shape = Shape(tuple(names), opening.separator, opening.skip + skip)
+    read = read_table(spot.path, member, spot.room, shape=shape, used=["datetime", *numbers], numbers=numbers)
     wide = read_numbers(
-        wide, numbers, prices=[name for name in numbers if plain(name.split("|")[0]) == "close"], where=member.where
+        read.frame,
+        numbers,
+        prices=[name for name in numbers if plain(name.split("|")[0]) == "close"],
+        where=member.where,
     )
     parts = [
         wide.select(
@@ -212,45 +224,6 @@ def _two_level(data: Path, member: Member, table: Sequence[Sequence[str]], separ
     ]
     frame = pl.concat(parts)
     layout = find_layout(frame.columns, where=member.where, sample={})
-    return Rows(frame, layout, (f"{member.label}: two-level yfinance header of {', '.join(symbols[:5])}",))
-
-
-def _read(
-    path: Path,
-    member: Member,
-    names: Sequence[str],
-    used: Sequence[str],
-    numbers: Sequence[str],
-    *,
-    separator: str,
-    skip: int,
-) -> pl.DataFrame:
-    """The columns `used`; `numbers` as Float64 if they are plain ones, else as text."""
-
-    def read(dtype: pl.DataType) -> pl.DataFrame:
-        return pl.read_csv(
-            path,
-            glob=False,
-            has_header=False,
-            schema={name: (dtype if name in numbers else pl.String()) for name in names},
-            columns=[names.index(name) for name in used],
-            separator=separator,
-            skip_lines=skip,
-        ).select(used)
-
-    with path.open("rb") as file:
-        quoted = b'"' in file.read(HEAD_BYTES)
-    try:
-        if not quoted:  # a stray quote in a column of numbers makes polars panic
-            return read(pl.Float64())
-    except (PolarsError, PanicException):  # thousands commas, words for nothing: read as text
-        pass
-    try:
-        return read(pl.String())
-    except (PolarsError, PanicException) as error:
-        raise SourceError(
-            member.where,
-            expected=f"rows of {len(names)} fields in UTF-8",
-            got=str(error).splitlines()[0][:200],
-            do="mend or remove the lines that differ",
-        ) from error
+    line = f"{member.label}: two-level yfinance header of {', '.join(symbols[:5])}"
+    rejects = to_rejects(read.odd, width=len(names), separator=opening.separator, spot=None, known=None)
+    return Rows(frame, layout, (line, *tell(read.odd, member)), rejects=rejects)

@@ -121,7 +121,12 @@ def _read_all(
                     yield _failed(member, error)
                 for number, member in enumerate(box.members):
                     try:
-                        delivery = _read_one(box, member, clock=clock, tz=tz, ends=stamp == "close", symbols=symbols)
+                        with Room() as room:
+                            rows = _read_rows(box.unpack(member, room), member, room)
+                        delivery = _read_one(
+                            rows, box, member, clock=clock, tz=tz or rows.zone, ends=stamp == "close", symbols=symbols
+                        )
+                        delivery = _with_rejects(delivery, rows)
                     except SourceError as error:
                         if alone:
                             raise
@@ -139,11 +144,19 @@ def _failed(member: Member, error: SourceError) -> Delivery:
     return Delivery(pl.DataFrame(schema=BAR_SCHEMA), str(member.where), {member.label: Failure("failed", text)})
 
 
+def _with_rejects(delivery: Delivery, rows: Rows) -> Delivery:
+    """`delivery` with the lines that could not be read as rows; of a file of one symbol they are that symbol's."""
+    bad, frame = rows.rejects, delivery.frame
+    if bad is None or bad.is_empty():
+        return delivery
+    if rows.layout.symbol is None and frame.height:
+        bad = bad.with_columns(symbol=pl.lit(frame.get_column("symbol")[0], pl.String))
+    return replace(delivery, rejects=bad if delivery.rejects is None else pl.concat([delivery.rejects, bad]))
+
+
 def _read_one(
-    box: Box, member: Member, *, clock: Clock, tz: str | None, ends: bool, symbols: tuple[str, ...]
+    rows: Rows, box: Box, member: Member, *, clock: Clock, tz: str | None, ends: bool, symbols: tuple[str, ...]
 ) -> Delivery:
-    with Room() as room:
-        rows = _read_rows(box.unpack(member, room), member, room)
     frame, layout, remarks = rows.frame, rows.layout, list(rows.remarks)
     symbol, line = _symbol(frame, layout, member, symbols)
     remarks += line
