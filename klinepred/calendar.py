@@ -12,12 +12,11 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from klinepred.errors import CalendarError
-from klinepred.schema import BAR_MINUTES, BAR_US, CALENDAR, TS
+from klinepred.schema import BAR, BAR_MINUTES, BAR_US, CALENDAR, TS
 
 Hours = Literal["regular", "extended"]
 
-# Pre- and post-market trading of US equities as NYSE, Nasdaq and Cboe run it: 04:00 to 20:00 New York, on half days
-# to 17:00. exchange_calendars knows regular hours only.
+# Pre- and post-market trading of US equities (NYSE, Nasdaq, Cboe): 04:00 to 20:00 New York, on half days to 17:00.
 EXTENDED: Final[dict[str, tuple[int, int, int]]] = {"XNYS": (4, 20, 17), "XNAS": (4, 20, 17)}
 FIRST_DAY: Final = date(1990, 1, 1)
 AHEAD: Final = timedelta(days=3 * 366)
@@ -25,10 +24,7 @@ AHEAD: Final = timedelta(days=3 * 366)
 
 @dataclass(frozen=True)
 class Clock:
-    """By which sessions a symbol trades: an `exchange_calendars` name and regular or extended hours.
-
-    `str(clock)` is the value of the `calendar` column of `Bars`: `XNYS`, `24/7`, `XNYS+extended`.
-    """
+    """By which sessions a symbol trades. `str(clock)` is the `calendar` of `Bars`: `XNYS`, `24/7`, `XNYS+extended`."""
 
     calendar: str
     hours: Hours = "regular"
@@ -174,6 +170,10 @@ def place(bars: pl.DataFrame) -> pl.DataFrame:
         closed or `ts` is off the grid.
     """
     # stamps repeat over symbols: each is looked up once
+    names = bars.get_column(CALENDAR).unique().to_list()
+    if len(names) == 1 and names[0] is not None:
+        stamps = bars.select(pl.col("ts").unique()).drop_nulls().sort("ts")
+        return bars.join(_place(stamps, Clock.parse(names[0])), on="ts", how="left", maintain_order="left")
     stamps = bars.select(CALENDAR, "ts").unique().drop_nulls()
     parts = stamps.sort("ts").group_by(CALENDAR) if stamps.height else [((Clock("24/7"),), stamps)]
     places = pl.concat([_place(part, Clock.parse(str(text))) for (text,), part in parts])
@@ -204,7 +204,7 @@ def known_span(clock: Clock) -> tuple[datetime, datetime]:
 
 
 def covered(clock: Clock, low: datetime, high: datetime) -> None:
-    """Nothing where the calendar knows all of `low` to `high`, else a CalendarError."""
+    """CalendarError unless the calendar knows all of `low` to `high`."""
     first, last = known_span(clock)
     if low < first or high >= last:
         raise CalendarError(
@@ -223,10 +223,9 @@ def grid(clock: Clock, start: datetime, end: datetime) -> pl.DataFrame:
     polars.DataFrame
         `ts` (Datetime us UTC, bar opens), `session` (Date), `bar` (Int32), `slot` (Int64), in time order.
     """
-    step = timedelta(minutes=BAR_MINUTES)
     pieces = segments(clock).filter((pl.col("close") > start) & (pl.col("open") < end))
     return (
-        pieces.with_columns(ts=pl.datetime_ranges("open", "close", interval=step, closed="left"))
+        pieces.with_columns(ts=pl.datetime_ranges("open", "close", interval=BAR, closed="left"))
         .explode("ts", empty_as_null=False)
         .with_columns(_index=((pl.col("ts") - pl.col("open")).dt.total_minutes() // BAR_MINUTES))
         .select(
@@ -256,9 +255,8 @@ def expected_after(clock: Clock, ts: datetime, steps: int = 1) -> datetime:
             got=f"{ts:%Y-%m-%dT%H:%M:%SZ}, when the market is closed or no bar opens",
             do="pass the open of a stored bar",
         )
-    wanted = int(slot) + steps
-    piece = segments(clock).filter(pl.col("first_slot") <= wanted).tail(1)
-    answer: datetime = piece["open"][0] + timedelta(minutes=BAR_MINUTES) * (wanted - int(piece["first_slot"][0]))
+    piece = segments(clock).filter(pl.col("first_slot") <= slot + steps).tail(1)
+    answer: datetime = piece["open"][0] + BAR * (slot + steps - int(piece["first_slot"][0]))
     if answer >= piece["close"][0]:
         raise CalendarError(
             f"calendar {clock}",
@@ -271,13 +269,12 @@ def expected_after(clock: Clock, ts: datetime, steps: int = 1) -> datetime:
 
 def newest_finished(clock: Clock, now: datetime) -> datetime | None:
     """Open of the newest bar that is finished at `now` (its close is not after `now`); None before the calendar."""
-    step = timedelta(minutes=BAR_MINUTES)
-    pieces = segments(clock).filter(pl.col("open") + step <= now).tail(1)
+    pieces = segments(clock).filter(pl.col("open") + BAR <= now).tail(1)
     if pieces.is_empty():
         return None
     start, close = pieces["open"][0], pieces["close"][0]
-    bars = min((now - start) // step, -((start - close) // step))
-    answer: datetime = start + step * (bars - 1)
+    bars = min((now - start) // BAR, -((start - close) // BAR))
+    answer: datetime = start + BAR * (bars - 1)
     return answer
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
 import polars as pl
 
+from klinepred.bars.clean import is_sorted
 from klinepred.calendar import place
 from klinepred.errors import FeatureError
 from klinepred.features import price, trend, volatility, volume
@@ -103,7 +104,7 @@ def compute_features(
 
 
 def _placed(bars: Bars | pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
-    table = bars.lazy().collect().sort("symbol", "ts")
+    table = bars.lazy().collect()
     missing = [name for name in (*BAR_SCHEMA, CALENDAR) if name not in table.columns]
     if missing:
         raise FeatureError(
@@ -112,6 +113,7 @@ def _placed(bars: Bars | pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
             got=f"no {', '.join(missing)}",
             do="take bars from scan_bars, or make them with check_bars(frame, clock=Clock('XNYS'))",
         )
+    table = table if is_sorted(table) else table.sort("symbol", "ts")
     placed = place(table.cast({name: pl.Float64() for name in VALUES}))
     _on_grid(placed)
     return placed
@@ -119,41 +121,83 @@ def _placed(bars: Bars | pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
 
 def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...], dtype: pl.DataType) -> pl.DataFrame:
     """symbol, ts, close, the set's columns as `dtype`; all arithmetic is in Float64."""
-    own = tuple(feature for feature in features.features if feature.family != "cross")
-    across = tuple(feature for feature in features.features if feature.family == "cross")
-    parts = placed.partition_by("symbol", maintain_order=True) if placed.height else [placed]
-    frame = pl.concat([_own_columns(part, own, dtype) for part in parts])
-    if across:
-        crossed = cross_columns(frame[["symbol", "ts", "_row", *CROSS_INPUT]].rechunk(), universe=members)
-        parts = crossed.partition_by("symbol", maintain_order=True) if crossed.height else [crossed]
-        sides = [_masked(part.select("_row", *_raw(across)), across, dtype).drop("_row") for part in parts]
+    own, across = _plans(features, dtype)
+    sizes = _sizes(placed)
+    masked, moves = [], []
+    for part in _parts(placed, sizes):
+        values = _own_columns(part, own)
+        masked.append(values.with_columns(own.masks).select("symbol", "ts", "close", *own.names))
+        moves.append(values.select("_row", *CROSS_INPUT))
+    frame, moved = pl.concat(masked), pl.concat(moves)
+    if across.names:
+        market_N, rank_N = cross_columns(
+            moved.get_column("_z").to_numpy(),
+            moved.get_column("_z_12").to_numpy(),
+            ts_N=frame.get_column("ts").to_physical().to_numpy(),
+            sizes=sizes.get_column("len").to_numpy(),
+            member_S=sizes.get_column("value").is_in(list(members)).to_numpy(),
+        )
+        crossed = moved.with_columns(
+            _market=pl.Series(market_N, nan_to_null=True), _rank=pl.Series(rank_N, nan_to_null=True)
+        )
+        sides = [
+            part.select("_row", *across.values).with_columns(across.masks).select(across.names)
+            for part in _parts(crossed, sizes)
+        ]
         frame = pl.concat([frame, pl.concat(sides)], how="horizontal")
-    return frame[["symbol", "ts", "close", *features.names]]
+    return frame.select("symbol", "ts", "close", *features.names)
 
 
-def _own_columns(bars: pl.DataFrame, features: tuple[Feature, ...], dtype: pl.DataType) -> pl.DataFrame:
-    """Features of one symbol from its own bars, and what the cross-section reads."""
-    table = prepare(bars)
-    for level in SHARED:
-        table = table.with_columns(**level)
-    values = table.select("symbol", "ts", "close", "_row", *_raw(features), **CROSS_INPUT)
-    return _masked(values, features, dtype)
+@dataclass(frozen=True)
+class _Plan:
+    """Expressions of some features: `values` from the columns they read, `masks` over those of any symbols."""
+
+    names: list[str]
+    values: list[pl.Expr]
+    masks: list[pl.Expr]
 
 
-def _raw(features: tuple[Feature, ...]) -> list[pl.Expr]:
-    return [feature.expression.alias(feature.name) for feature in features]
+def _plans(features: FeatureSet, dtype: pl.DataType) -> tuple[_Plan, _Plan]:
+    """Of a symbol's own features, and of those of the cross-section."""
+    across = [feature for feature in features.features if feature.family == "cross"]
+    own = [feature for feature in features.features if feature.family != "cross"]
+    return _plan(own, dtype), _plan(across, dtype)
 
 
-def _masked(values: pl.DataFrame, features: tuple[Feature, ...], dtype: pl.DataType) -> pl.DataFrame:
-    """Cast, then null what is not finite (a Float64 beyond Float32 among it) or not to be shown yet."""
-    cast = values.with_columns(pl.col(*(feature.name for feature in features)).cast(dtype))
+def _plan(features: list[Feature], dtype: pl.DataType) -> _Plan:
+    """Values are cast before they are masked: a Float64 beyond Float32 is not finite either."""
     by_first: dict[int, list[str]] = {}
     for feature in features:
         by_first.setdefault(feature.first_value, []).append(feature.name)
-    return cast.with_columns(
-        pl.when(pl.col(*names).is_finite() & ROW.ge(first)).then(pl.col(*names)).name.keep()
-        for first, names in by_first.items()
+    return _Plan(
+        names=[feature.name for feature in features],
+        values=[feature.expression.cast(dtype).alias(feature.name) for feature in features],
+        masks=[
+            pl.when(pl.col(*names).is_finite() & ROW.ge(first)).then(pl.col(*names)).name.keep()
+            for first, names in by_first.items()
+        ],
     )
+
+
+def _sizes(frame: pl.DataFrame) -> pl.DataFrame:
+    """`value` (the symbol) and `len` (its rows) in order; rows sorted by symbol."""
+    return frame.get_column("symbol").rle().struct.unnest()
+
+
+def _parts(frame: pl.DataFrame, sizes: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The rows of each symbol, without a copy; one empty part where there is none."""
+    start = 0
+    for size in sizes.get_column("len").to_list() or [0]:
+        yield frame.slice(start, size)
+        start += size
+
+
+def _own_columns(bars: pl.DataFrame, plan: _Plan) -> pl.DataFrame:
+    """Unmasked features of one symbol from its own bars, and what the cross-section reads."""
+    table = prepare(bars)
+    for level in SHARED:
+        table = table.with_columns(**level)
+    return table.select("symbol", "ts", "close", "_row", *plan.values, **CROSS_INPUT)
 
 
 def _on_grid(placed: pl.DataFrame) -> None:

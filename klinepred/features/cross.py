@@ -83,35 +83,38 @@ CROSS: Final = (
 )
 
 
-def cross_columns(frame: pl.DataFrame, *, universe: tuple[str, ...]) -> pl.DataFrame:
-    """Add `_market` and `_rank`: one time at a time over the symbols of the universe alone.
+def cross_columns(z_N: Floats, z_12_N: Floats, *, ts_N: Ints, sizes: Ints, member_S: Flags) -> tuple[Floats, Floats]:
+    """Market return and rank of each row, one time at a time over the symbols of the universe alone.
 
     Sums run over the symbols in their sorted order, in Float64: the same bits whatever else is in the frame.
 
     Parameters
     ----------
-    frame
-        symbol, ts and the columns of `CROSS_INPUT` (Float64), sorted by symbol and ts.
+    z_N, z_12_N
+        The columns of `CROSS_INPUT`, NaN where there is no value; sorted by symbol and time.
+    ts_N
+        Bar opens, microseconds since 1970.
+    sizes
+        Rows of each symbol.
+    member_S
+        Whether a symbol is of the universe.
+
+    Returns
+    -------
+    tuple
+        Mean over the universe, NaN below the quorum; rank, 0 below the quorum and NaN without a value.
     """
-    symbol_N, names = _numbered(frame.get_column("symbol"))
-    member_S = names.is_in(list(universe)).to_numpy()
-    time_N, times = _steps(frame.get_column("ts").to_physical().to_numpy())
-    z_N, z_12_N = (frame.get_column(name).to_numpy() for name in CROSS_INPUT)
+    symbol_N = np.repeat(np.arange(sizes.size), sizes)
+    time_N, times = _steps(ts_N)
     market_N, rank_N = np.full(time_N.size, np.nan), np.full(time_N.size, np.nan)
-    width = max(1, SLICE // max(1, len(names)))
+    width = max(1, SLICE // max(1, sizes.size))
     for low in range(0, times, width):
         rows = np.flatnonzero((time_N >= low) & (time_N < low + width)) if width < times else slice(None)
         place = (time_N[rows] - low, symbol_N[rows])
-        shape = (min(width, times - low), len(names))
+        shape = (min(width, times - low), sizes.size)
         market_N[rows] = _means(_spread(z_N[rows], place, shape), member_S)[place[0]]
         rank_N[rows] = _ranks(_spread(z_12_N[rows], place, shape), member_S)[place]
-    return frame.with_columns(_market=pl.Series(market_N, nan_to_null=True), _rank=pl.Series(rank_N, nan_to_null=True))
-
-
-def _numbered(symbols: pl.Series) -> tuple[Ints, pl.Series]:
-    """The number of each row's symbol, and the symbols; sorted ones."""
-    fresh = symbols.ne(symbols.shift(1)).fill_null(True)
-    return fresh.cum_sum().to_numpy().astype(np.int64) - 1, symbols.filter(fresh)
+    return market_N, rank_N
 
 
 def _steps(ts_N: Ints) -> tuple[Ints, int]:
@@ -148,21 +151,31 @@ def _ranks(value_TS: Floats, member_S: Flags) -> Floats:
     """Share of the other members below each value (ties half) - 1/2; 0 below the quorum, NaN without a value."""
     order_TS = np.argsort(value_TS, axis=1)  # NaN last
     sorted_TS = np.take_along_axis(value_TS, order_TS, axis=1)
-    known_TS = np.isfinite(sorted_TS)
-    member_TS = (member_S[order_TS] & known_TS).astype(np.int32)
-    upto_TS = np.cumsum(member_TS, axis=1)
+    member_TS = member_S[order_TS] & np.isfinite(sorted_TS)
+    upto_TS = np.cumsum(member_TS, axis=1, dtype=np.int32)
     total_T1 = upto_TS[:, -1:]
-    spot_TS = np.broadcast_to(np.arange(value_TS.shape[1]), value_TS.shape)
-    fresh_TS = np.ones(value_TS.shape, dtype=np.bool_)
-    fresh_TS[:, 1:] = sorted_TS[:, 1:] != sorted_TS[:, :-1]
-    last_TS = np.ones(value_TS.shape, dtype=np.bool_)
-    last_TS[:, :-1] = fresh_TS[:, 1:]
-    first_TS = np.maximum.accumulate(np.where(fresh_TS, spot_TS, 0), axis=1)
-    final_TS = np.minimum.accumulate(np.where(last_TS, spot_TS, value_TS.shape[1])[:, ::-1], axis=1)[:, ::-1]
-    below_TS = np.take_along_axis(upto_TS - member_TS, first_TS, axis=1)
-    equal_TS = np.take_along_axis(upto_TS, final_TS, axis=1) - below_TS - member_TS
-    share_TS = (below_TS + 0.5 * equal_TS) / np.maximum(total_T1 - member_TS, 1) - 0.5
-    share_TS = np.where(known_TS, np.where(total_T1 >= QUORUM, share_TS, 0.0), np.nan)
+    below_TS = (upto_TS - member_TS).astype(np.float64)
+    _share_ties(below_TS, sorted_TS, upto_TS, member_TS)
+    share_TS = below_TS / np.maximum(total_T1 - member_TS, 1) - 0.5
+    share_TS[(total_T1 < QUORUM)[:, 0]] = 0.0
+    share_TS[np.isnan(sorted_TS)] = np.nan
     out_TS = np.empty(value_TS.shape)
     np.put_along_axis(out_TS, order_TS, share_TS, axis=1)
     return out_TS
+
+
+def _share_ties(below_TS: Floats, sorted_TS: Floats, upto_TS: npt.NDArray[np.int32], member_TS: Flags) -> None:
+    """Make `below_TS` count half of the other members of equal value; equal values are few, and lie side by side."""
+    same_TS = np.zeros(sorted_TS.shape, dtype=np.bool_)
+    same_TS[:, 1:] = sorted_TS[:, 1:] == sorted_TS[:, :-1]  # as the one before; false at NaN
+    tied_TS = same_TS.copy()
+    tied_TS[:, :-1] |= same_TS[:, 1:]
+    spots = np.flatnonzero(tied_TS)
+    if spots.size == 0:
+        return
+    first = ~same_TS.ravel()[spots]
+    run = np.cumsum(first) - 1
+    below = below_TS.ravel()[spots[first]][run]
+    last = np.append(np.flatnonzero(first)[1:], spots.size) - 1
+    equal = upto_TS.ravel()[spots[last]][run] - below - member_TS.ravel()[spots]
+    below_TS.ravel()[spots] = below + 0.5 * equal
