@@ -67,7 +67,8 @@ class DataSettings(Settings):
     calendar: str = "XNYS"
     hours: Literal["regular", "extended"] = "regular"
     tz: str | None = None
-    stamp: Literal["open", "close"] = "open"
+    stamp: Literal["open", "close"] | None = None
+    """Stamps of files are opens or ends of bars; None = as the vendor writes them, else opens."""
     vendor: str = "auto"
     start: Day | None = None
     end: Day | None = None

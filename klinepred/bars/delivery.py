@@ -24,6 +24,38 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Understood:
+    """How a file was read, for `--dry-run`.
+
+    Attributes
+    ----------
+    file, form
+        Its name, and what kind of file it is.
+    vendor
+        Title of the vendor whose conventions were followed; empty = none.
+    columns
+        Column of the file by the part it plays.
+    zone
+        Zone of the stamps, and who said so.
+    stamp
+        open or close.
+    spacing
+        Distance of the rows in words, by symbol; symbols with one stamp have none.
+    rows
+        Rows of the file.
+    """
+
+    file: str
+    form: str
+    vendor: str
+    columns: Mapping[str, str]
+    zone: str
+    stamp: Literal["open", "close"]
+    spacing: Mapping[str, str]
+    rows: int
+
+
+@dataclass(frozen=True)
 class Delivery:
     """Raw bars one source delivered for a group of symbols; nothing is checked yet.
 
@@ -45,6 +77,8 @@ class Delivery:
         `SPLIT_SCHEMA`: the splits that the source itself tells of for these symbols, and by which the prices in
         `frame` are adjusted already. `ts` is the first moment traded in new shares; `ratio` says how many new shares
         one old share became: 4.0 for four for one, 0.1 for one for ten. None or no row = it tells of none.
+    understood
+        How the file was read; None where the source is no file, or the file could not be read.
     """
 
     frame: pl.DataFrame
@@ -53,3 +87,4 @@ class Delivery:
     remarks: tuple[str, ...] = ()
     rejects: pl.DataFrame | None = None
     splits: pl.DataFrame | None = None
+    understood: Understood | None = None

@@ -73,7 +73,7 @@ def ingest(
     desk = _Desk(space, clock, tally, doubt, before=store_version(space), wait_s=wait_s)
     told = time.monotonic()
     stored = 0
-    for delivery in _deliveries(data, clock, at):
+    for delivery in deliveries(data, clock, at):
         for line in delivery.remarks:
             if line not in remarks:
                 log.info(line)
@@ -103,7 +103,8 @@ def _no_rows(data: DataSettings) -> SourceError:
     )
 
 
-def _deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Delivery]:
+def deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Delivery]:
+    """What the source of `data` gives, one delivery after another; for errors see `ingest`."""
     if data.source == "files":
         from klinepred.bars.sources.files import read_files
 
@@ -163,7 +164,7 @@ def _take(delivery: Delivery, data: DataSettings, desk: _Desk, *, now: datetime)
     """Clean, compare and commit one delivery; returns the number of bars written."""
     frame, extra, clock, tally = delivery.frame, delivery.rejects, desk.clock, desk.tally
     if data.source == "files":
-        frame = _within(frame, data.start, data.end, clock)
+        frame = within(frame, data.start, data.end, clock)
     written = 0
     for part in _batches(frame):
         cleaned = clean(part, clock=clock, now=now)
@@ -252,7 +253,7 @@ def _batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
         names.append(name)
 
 
-def _within(frame: pl.DataFrame, start: date | None, end: date | None, clock: Clock) -> pl.DataFrame:
+def within(frame: pl.DataFrame, start: date | None, end: date | None, clock: Clock) -> pl.DataFrame:
     """Rows whose day in the calendar's zone lies between `start` and `end`, both included."""
     day = pl.col("ts").dt.convert_time_zone(clock.zone).dt.date()
     if start is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,11 +20,13 @@ from klinepred.cli.options import (
     set_option,
 )
 from klinepred.cli.options import start as begin
-from klinepred.cli.output import table, write_json, write_text
+from klinepred.cli.output import shown, table, write_json, write_text
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
+    from klinepred.bars.dry_run import Reading
     from klinepred.bars.report import IngestReport
+    from klinepred.settings import DataSettings
 
 log = logging.getLogger("klinepred.bars")
 
@@ -33,6 +36,7 @@ EXAMPLES = """Examples:
   klinepred ingest                                    Yahoo, the symbols of the default pipeline
   klinepred ingest bars.parquet --calendar XNYS       a file; also CSV, folders, patterns
   klinepred ingest SPY.csv --tz America/New_York      stamps without a zone
+  klinepred ingest bars.zip --dry-run                 how the files would be read; nothing is stored
   klinepred ingest --source simulate -p demo          the simulated market
 
 Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
@@ -48,11 +52,16 @@ Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
 @click.option("--symbols", metavar="A,B|@FILE", help="Only these; names the symbol of a file without one.")
 @click.option("--start", metavar="DATE", help="First day, in the calendar's zone.")
 @click.option("--end", metavar="DATE", help="Last day, included.")
-@click.option("--tz", metavar="ZONE", help="Zone of stamps without one (default: the calendar's).")
-@click.option("--stamp", type=click.Choice(["open", "close"]), help="Stamps are bar opens (default) or ends.")
-@click.option("--vendor", metavar="auto", help="Form of the files (default: recognised).")
+@click.option("--tz", metavar="ZONE", help="Zone of stamps without one (default: the vendor's, else the calendar's).")
+@click.option(
+    "--stamp",
+    type=click.Choice(["open", "close"]),
+    help="Stamps are bar opens or ends (default: the vendor's, else opens).",
+)
+@click.option("--vendor", metavar="auto|NAME", help="Whose conventions the files follow (default: recognised).")
 @click.option("--calendar", metavar="NAME", help="Sessions, such as XNYS, XLON, 24/7 (default: the pipeline's).")
 @click.option("--hours", type=click.Choice(["regular", "extended"]), help="Trading hours.")
+@click.option("--dry-run", is_flag=True, help="Show how files are read, and store nothing.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to FILE.")
 def command(
@@ -73,6 +82,7 @@ def command(
     vendor: str | None,
     calendar: str | None,
     hours: str | None,
+    dry_run: bool,
     form: Literal["table", "json"],
     output: Path | None,
 ) -> int:
@@ -113,6 +123,8 @@ def command(
             log.warning("%s is not used: the source is %s", option, data.source)
     if symbols is not None and data.source == "simulate":
         log.warning("--symbols is not used: --set data.simulate.symbols=N says how many there are")
+    if dry_run:
+        return _dry_run(data, now, form=form, output=output)
     report = ingest(data, space, now=parse_ts(now, option="--now"))
     if form == "json":
         write_json(report.to_dict(), output=output)
@@ -136,6 +148,53 @@ def _write_table(report: IngestReport, output: Path | None) -> None:
         if row.message:
             mark = "error: " if row.status in FAILED else ""
             click.echo(f"{mark}{row.symbol}: {row.message}", err=True)
+
+
+def _dry_run(data: DataSettings, now: str | None, *, form: str, output: Path | None) -> int:
+    from klinepred.bars.dry_run import dry_run
+
+    told = dry_run(data, now=parse_ts(now, option="--now"))
+    if form == "json":
+        write_json(told.to_dict(), output=output)
+    else:
+        text = "\n".join(_reading(file, plain=output is not None) for file in told.files)
+        write_text(f"{text}\nnothing was stored (--dry-run)\n", output=output)
+    return told.exit_code
+
+
+def _reading(file: Reading, *, plain: bool) -> str:
+    """One file of a dry run as lines for people."""
+    how, counts = file.how, file.counts
+    lines: list[tuple[str, str]] = []
+    if how is not None:
+        spacings: dict[str, list[str]] = {}
+        for symbol, spacing in how.spacing.items():
+            spacings.setdefault(spacing, []).append(symbol)
+        many = len(spacings) > 1
+        lines += [
+            ("form", how.form),
+            ("vendor", how.vendor or "none recognised"),
+            ("columns", ", ".join(f"{part} = {column!r}" for part, column in how.columns.items())),
+            ("zone", how.zone),
+            ("stamps", "bar opens" if how.stamp == "open" else "bar ends"),
+            ("spacing", "; ".join(name + (f" ({_few(of)})" if many else "") for name, of in spacings.items()) or "-"),
+            ("symbols", _few(file.symbols)),
+            ("rows", f"{how.rows:,}"),
+        ]
+    span = f", {file.first_ts:%Y-%m-%d %H:%MZ} to {file.last_ts:%Y-%m-%d %H:%MZ}" if file.first_ts else ""
+    lines.append(("bars", f"{counts['bars']:,}{span}"))
+    lines += [
+        (name.replace("_", " "), f"{counts[name]:,}") for name in ("held_back", "duplicates", "empty") if counts[name]
+    ]
+    lines += [("quarantine", f"{count:,}: {reason}") for reason, count in file.quarantined.items()]
+    lines += [("remark", line) for line in file.remarks]
+    lines += [("error", f"{name}: {failure.message}") for name, failure in file.failures.items()]
+    text = "".join(f"  {label:<12}{shown(value)}\n" for label, value in lines)
+    return f"{shown(file.name)}\n{text}" + (table(file.first, plain=plain) if file.first.height else "")
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "") or "-"
 
 
 def _day(text: str | None, option: str) -> date | None:

@@ -108,8 +108,11 @@ def _cell(value: Any) -> str:
         return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.6g}"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%MZ}"
-    text = str(value)
-    # names come from files of others: one with a terminal's escape codes is shown, not obeyed
+    return shown(str(value))
+
+
+def shown(text: str) -> str:
+    """`text` safe to print: names come from files of others, and one with a terminal's escape codes is not obeyed."""
     return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

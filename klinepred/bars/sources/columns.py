@@ -18,7 +18,7 @@ def _words(text: str) -> tuple[str, ...]:
 # Names as `plain` leaves them: lower case, letters and digits only. The first that a file has is taken.
 STAMPS: Final = _words(
     "ts tsevent timestamp timestamps datetime datetimeutc opentime windowstart candlebegintime barstart starttime "
-    "localtime gmttime tradetime 交易时间 时间 date time t unix unixtimestamp epoch datum 日期 unnamed0 indexlevel0"
+    "localtime gmttime tradetime 交易时间 时间 date time t unix unixtimestamp epoch datum 日期 day unnamed0 indexlevel0"
 )
 DATES: Final = _words("date day datum tradedate dtyyyymmdd 日期")
 TIMES: Final = _words("time timeofday zeit uhrzeit 时间")
@@ -29,7 +29,9 @@ ROLES: Final[Mapping[str, Sequence[str]]] = {
     "close": _words("close c closeprice last closelast schluss 收盘 收盘价"),
 }
 VOLUMES: Final = _words("volume vol v volumen basevolume totalvolume tickvol tickvolume 成交量 quantity qty count")
-SYMBOLS: Final = _words("symbol ticker tickers sym instrument code stockcode tic pair contract 代码 股票代码 证券代码")
+SYMBOLS: Final = _words(
+    "symbol ticker tickers sym instrument code stockcode tic pair contract 代码 股票代码 证券代码 tscode instrumentid"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Layout:
     stamp, time
         Column of the stamp; with `time` given, `stamp` holds the day and `time` the time of day.
     volumes
-        Candidates in order; the first that is not zero throughout counts.
+        Candidates in order; the first that is not zero throughout counts. Empty where the file has none, which only
+        a vendor without volume may have.
     symbol
         None where the file has no such column.
     """
@@ -59,6 +62,13 @@ class Layout:
     def numbers(self) -> tuple[str, ...]:
         """Columns that must hold numbers."""
         return (self.open, self.high, self.low, self.close, *self.volumes)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Column by part, except the volume, which is chosen from several."""
+        parts = {"stamp": self.stamp, "time": self.time, "symbol": self.symbol}
+        parts |= {name: getattr(self, name) for name in ROLES}
+        return {part: name for part, name in parts.items() if name}
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -88,7 +98,7 @@ def find_layout(names: Sequence[str], *, where: str, sample: Mapping[str, Sequen
     Raises
     ------
     SourceError
-        A column is missing or there twice; the nearest names are given.
+        A column other than the volume is missing, or one is there twice; the nearest names are given.
     """
     by_plain: dict[str, list[str]] = {}
     for name in names:
@@ -120,10 +130,8 @@ def find_layout(names: Sequence[str], *, where: str, sample: Mapping[str, Sequen
     parts = {part: find(words, part) for part, words in ROLES.items()}
     volumes = tuple(name for word in VOLUMES for name in by_plain.get(word, [])[:1])
     missing = [part for part, name in {"time stamp": stamp, **parts}.items() if name is None]
-    if not volumes:
-        missing.append("volume")
     if missing:
-        raise _missing(missing, names, where)
+        raise missing_columns(missing if volumes else [*missing, "volume"], names, where)
     return Layout(
         stamp=str(stamp),
         time=time,
@@ -141,7 +149,8 @@ def _is_time(texts: Sequence[str]) -> bool:
     return bool(seen) and all(re.fullmatch(r"\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?|\d{1,6}", text) for text in seen)
 
 
-def _missing(missing: Sequence[str], names: Sequence[str], where: str) -> SourceError:
+def missing_columns(missing: Sequence[str], names: Sequence[str], where: str) -> SourceError:
+    """The error that names the parts without a column, and the columns that may be meant."""
     words = {"time stamp": STAMPS[:16], "volume": VOLUMES, **ROLES}
     plains = {plain(name): name for name in names}
     hints = []

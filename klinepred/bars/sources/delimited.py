@@ -21,9 +21,10 @@ from klinepred.bars.sources.room import Room
 from klinepred.bars.sources.table import Shape, read_table
 from klinepred.errors import SourceError
 
-NUMBER: Final = re.compile(r"[-+]?(\d[\d.,' ]*)?\d([eE][-+]?\d+)?")
+NUMBER: Final = re.compile(r"[-+]?(\d[\d.,'’\u00a0\u202f ]*)?\d([eE][-+]?\d+)?")
 TIME: Final = re.compile(r"\d{1,2}:\d{1,2}(:\d{1,2})?")
 TWO_LEVEL: Final = ("price", "ticker", "")
+FORMS: Final = {",": "CSV", ";": "semicolon-separated text", "\t": "tab-separated text", "|": "text separated by |"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Rows:
         IANA zone of the stamps where the file itself says it.
     rejects
         `REJECT_SCHEMA`: lines that are no rows; their symbol is null where they do not show it.
+    names, first
+        The header as written (empty = none) and the first rows as text: what tells the vendor.
+    form
+        What kind of file it was, in words.
     """
 
     frame: pl.DataFrame
@@ -43,6 +48,9 @@ class Rows:
     remarks: tuple[str, ...]
     zone: str | None = None
     rejects: pl.DataFrame | None = None
+    names: tuple[str, ...] = ()
+    first: tuple[tuple[str, ...], ...] = ()
+    form: str = ""
 
 
 def read_delimited(data: Path, member: Member, room: Room) -> Rows:
@@ -66,7 +74,7 @@ def read_delimited(data: Path, member: Member, room: Room) -> Rows:
     opening = read_opening(text.path, member)
     table = [row for row in csv.reader(opening.lines, delimiter=opening.separator) if row]
     rows = _read(_Spot(text.path, member, room), table, opening)
-    return replace(rows, remarks=(*text.remarks, *opening.remarks, *rows.remarks))
+    return replace(rows, remarks=(*text.remarks, *opening.remarks, *rows.remarks), form=FORMS[opening.separator])
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,13 @@ def _read(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) -> Rows
     sample = {name: [row[spot] for row in table[1:50] if spot < len(row)] for spot, name in enumerate(names)}
     layout = find_layout(names, where=member.where, sample=sample)
     shape = Shape(tuple(names), separator, opening.skip + 1)
-    return _rows(spot, shape, layout, tuple(remarks))
+    return replace(_rows(spot, shape, layout, tuple(remarks)), names=tuple(names), first=_first(table[1:]))
+
+
+def _first(table: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The first rows of the usual number of fields."""
+    widths = [len(row) for row in table[:50]]
+    return tuple(tuple(row) for row in table[:50] if len(row) == max(widths, key=widths.count))
 
 
 def _rows(spot: _Spot, shape: Shape, layout: Layout, remarks: tuple[str, ...]) -> Rows:
@@ -180,7 +194,7 @@ def _headless(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) -> 
             got=f"{wrong:.0%} of the rows with a high below low or close",
             do="add a header line that names the columns",
         )
-    return rows
+    return replace(rows, first=_first(table))
 
 
 def _two_level(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) -> Rows:
@@ -226,4 +240,5 @@ def _two_level(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) ->
     layout = find_layout(frame.columns, where=member.where, sample={})
     line = f"{member.label}: two-level yfinance header of {', '.join(symbols[:5])}"
     rejects = to_rejects(read.odd, width=len(names), separator=opening.separator, spot=None, known=None)
-    return Rows(frame, layout, (line, *tell(read.odd, member)), rejects=rejects)
+    lines = (line, *tell(read.odd, member))
+    return Rows(frame, layout, lines, rejects=rejects, names=tuple(first), first=_first(table[skip:]))

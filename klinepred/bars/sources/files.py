@@ -12,15 +12,14 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.delivery import Delivery, Failure
-from klinepred.bars.sources.archive import Box, opened
-from klinepred.bars.sources.columns import Layout, find_layout
+from klinepred.bars.sources.archive import opened
+from klinepred.bars.sources.columns import find_layout
 from klinepred.bars.sources.delimited import Rows, read_delimited
-from klinepred.bars.sources.filenames import symbol_of_file
 from klinepred.bars.sources.kinds import PACKED, PLAIN, is_hidden, packing_of, read_head
+from klinepred.bars.sources.meaning import Asked, to_delivery
 from klinepred.bars.sources.member import Member
 from klinepred.bars.sources.room import Room
-from klinepred.bars.sources.spacing import look_otherwise, to_five_minutes
-from klinepred.bars.sources.stamps import read_stamps
+from klinepred.bars.sources.vendors import check_vendor
 from klinepred.calendar import Clock
 from klinepred.errors import SourceError, UsageError
 from klinepred.schema import BAR_SCHEMA
@@ -31,7 +30,7 @@ def read_files(
     *,
     clock: Clock,
     tz: str | None,
-    stamp: Literal["open", "close"],
+    stamp: Literal["open", "close"] | None,
     symbols: tuple[str, ...],
     vendor: str = "auto",
 ) -> Iterator[Delivery]:
@@ -42,15 +41,16 @@ def read_files(
     paths
         Files; folders (all files of known kinds below them); patterns such as `bars/*.csv`.
     clock
-        Says the zone of stamps without one (unless `tz` does) and where sessions begin (to add minutes up).
+        Says the zone of stamps without one (unless `tz` or the vendor does) and where sessions begin (to add minutes
+        up).
     tz
-        IANA zone of stamps without one.
+        IANA zone of stamps without one; None: the vendor's, else the calendar's.
     stamp
-        Whether stamps are the opens or the ends of their rows.
+        Whether stamps are the opens or the ends of their rows; None: as the vendor writes them, else opens.
     symbols
         Take only these where a file has a symbol column; one alone names the symbol of files without such a column.
     vendor
-        "auto"; the form of a file is found from the file itself.
+        Whose conventions the files follow; "auto": recognised from each file, none where nothing tells.
 
     Raises
     ------
@@ -59,15 +59,9 @@ def read_files(
     SourceError
         The only file cannot be read; of several, those that cannot are failures of their delivery.
     """
-    if vendor != "auto":
-        raise UsageError(
-            f"--vendor {vendor}",
-            expected="auto: the form of a file is recognised from its columns",
-            got=repr(vendor),
-            do="leave --vendor away; --tz, --stamp and --symbols say what a file does not",
-        )
+    check_vendor(vendor)
     files = find_files(paths)
-    return _read_all(files, clock=clock, tz=tz, stamp=stamp, symbols=symbols)
+    return _read_all(files, Asked(clock, tz, stamp, symbols, vendor))
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -108,9 +102,7 @@ def are_many(files: Sequence[Path]) -> bool:
     return len(files) > 1 or (len(files) == 1 and packing_of(read_head(files[0])) == "zip")
 
 
-def _read_all(
-    files: Sequence[Path], *, clock: Clock, tz: str | None, stamp: str, symbols: tuple[str, ...]
-) -> Iterator[Delivery]:
+def _read_all(files: Sequence[Path], asked: Asked) -> Iterator[Delivery]:
     for file in files:
         try:
             with opened(file) as box:
@@ -123,10 +115,8 @@ def _read_all(
                     try:
                         with Room() as room:
                             rows = _read_rows(box.unpack(member, room), member, room)
-                        delivery = _read_one(
-                            rows, box, member, clock=clock, tz=tz or rows.zone, ends=stamp == "close", symbols=symbols
-                        )
-                        delivery = _with_rejects(delivery, rows)
+                        rows = replace(rows, form=f"{rows.form}, {box.kind}") if box.kind else rows
+                        delivery = _with_rejects(to_delivery(rows, member, asked, digest=box.sha256), rows)
                     except SourceError as error:
                         if alone:
                             raise
@@ -152,48 +142,6 @@ def _with_rejects(delivery: Delivery, rows: Rows) -> Delivery:
     if rows.layout.symbol is None and frame.height:
         bad = bad.with_columns(symbol=pl.lit(frame.get_column("symbol")[0], pl.String))
     return replace(delivery, rejects=bad if delivery.rejects is None else pl.concat([delivery.rejects, bad]))
-
-
-def _read_one(
-    rows: Rows, box: Box, member: Member, *, clock: Clock, tz: str | None, ends: bool, symbols: tuple[str, ...]
-) -> Delivery:
-    frame, layout, remarks = rows.frame, rows.layout, list(rows.remarks)
-    symbol, line = _symbol(frame, layout, member, symbols)
-    remarks += line
-    stamps = read_stamps(
-        frame.get_column(layout.stamp),
-        time=None if layout.time is None else frame.get_column(layout.time),
-        symbol=None if layout.symbol is None else symbol,
-        tz=tz,
-        zone=clock.zone,
-        where=member.where,
-    )
-    remarks += stamps.remarks
-    volume, line = _volume(frame, layout, member)
-    remarks += line
-    bars = pl.DataFrame(
-        [
-            symbol.alias("symbol"),
-            stamps.ts.alias("ts"),
-            *(frame.get_column(getattr(layout, name)).alias(name) for name in ("open", "high", "low", "close")),
-            volume,
-        ]
-    )
-    failures: dict[str, Failure] = {}
-    if layout.symbol is not None and symbols:
-        bars = bars.filter(pl.col("symbol").is_in(list(symbols)))
-        absent = set(symbols) - set(bars.get_column("symbol").unique())
-        failures = {name: Failure("unknown-symbol", f"no row of {member.label} is of {name}") for name in absent}
-    doubt = look_otherwise(bars, clock=clock, ends=ends)
-    remarks += [f"{member.label}: {doubt}"] if doubt else []
-    spaced = to_five_minutes(bars, clock=clock, ends=ends)
-    return Delivery(
-        frame=spaced.frame,
-        source=f"file {member.label} sha256:{box.sha256}",
-        failures={**failures, **spaced.failures},
-        remarks=(*remarks, *(f"{member.label}: {line}" for line in spaced.remarks)),
-        rejects=spaced.rejects,
-    )
 
 
 def _read_rows(data: Path, member: Member, room: Room) -> Rows:
@@ -222,7 +170,9 @@ def _read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"]) 
             do="download or export it again: it is damaged or not of this kind",
         ) from error
     try:
-        return Rows(frame.with_columns(pl.col(name).cast(pl.Float64) for name in layout.numbers), layout, ())
+        frame = frame.with_columns(pl.col(name).cast(pl.Float64) for name in layout.numbers)
+        first = tuple(zip(*texts.values(), strict=True))
+        return Rows(frame, layout, (), names=tuple(schema.names()), first=first, form=kind)
     except PolarsError as error:
         raise SourceError(
             member.where,
@@ -230,35 +180,3 @@ def _read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"]) 
             got=str(error).splitlines()[0][:200],
             do="store prices and volume as numbers",
         ) from error
-
-
-def _symbol(
-    frame: pl.DataFrame, layout: Layout, member: Member, symbols: tuple[str, ...]
-) -> tuple[pl.Series, list[str]]:
-    """The symbol of each row, as text, and where it was taken from if not from a column."""
-    if layout.symbol is not None:
-        return frame.get_column(layout.symbol).cast(pl.String).str.strip_chars(), []
-    if len(symbols) == 1:
-        name, line = symbols[0], []
-    else:
-        name = symbol_of_file(member.named)
-        line = [f"{member.label}: symbol {name} taken from the file name (--symbols says another)"]
-        if symbols and name not in symbols:
-            raise SourceError(
-                f"{member.where}: no symbol column",
-                expected=f"a file of one of {', '.join(symbols[:10])}",
-                got=f"{name}, by its name",
-                do="pass one file with one --symbols",
-            )
-    return pl.repeat(name, frame.height, dtype=pl.String, eager=True), line
-
-
-def _volume(frame: pl.DataFrame, layout: Layout, member: Member) -> tuple[pl.Series, list[str]]:
-    """The first volume that is not 0 throughout; which one is said where there is a choice."""
-    for spot, name in enumerate(layout.volumes):
-        column = frame.get_column(name)
-        if bool((column.fill_null(0.0) != 0.0).any()):
-            skipped = layout.volumes[:spot]
-            line = [f"{member.label}: {', '.join(skipped)} is 0 throughout, {name} taken as volume"] if skipped else []
-            return column.alias("volume"), line
-    return frame.get_column(layout.volumes[0]).alias("volume"), []

@@ -12,6 +12,8 @@ from klinepred.errors import SourceError
 Style = Literal["point", "comma"]
 NOTHING: Final = ("", "null", "none", "nan", "na", "n/a", "-", "--", "#n/a", "nil")
 """Words that stand for no value, in any case."""
+GROUPED: Final = r"^[-+]?\d{1,3}(['’\u00a0\u202f ]\d{3})+([.,]\d*)?$"
+"""Thousands apart by an apostrophe (Switzerland) or a blank."""
 
 
 def read_numbers(frame: pl.DataFrame, names: Sequence[str], *, prices: Sequence[str], where: str) -> pl.DataFrame:
@@ -31,12 +33,13 @@ def read_numbers(frame: pl.DataFrame, names: Sequence[str], *, prices: Sequence[
     if not texts:
         return frame.with_columns(pl.col(name).cast(pl.Float64) for name in names)
     frame = frame.with_columns(pl.col(name).str.strip_chars(" \t$€£") for name in texts)
+    frame = frame.with_columns(_without_gaps(frame.get_column(name)) for name in texts)
     style = _style(frame, [name for name in prices if name in texts], where)
     for name in texts:
         text = frame.get_column(name)
         text = text.set(text.str.to_lowercase().is_in(NOTHING).fill_null(False), None)
         if style == "comma":
-            text = text.str.replace_all(r"[. '](\d{3})", "${1}").str.replace(",", ".", literal=True)
+            text = text.str.replace_all(r"\.(\d{3})", "${1}").str.replace(",", ".", literal=True)
         else:
             # a comma is a sign of thousands only in front of three digits
             grouped = text.str.contains(r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$").fill_null(False)
@@ -52,6 +55,12 @@ def read_numbers(frame: pl.DataFrame, names: Sequence[str], *, prices: Sequence[
             )
         frame = frame.with_columns(number)
     return frame.with_columns(pl.col(name).cast(pl.Float64) for name in names)
+
+
+def _without_gaps(text: pl.Series) -> pl.Series:
+    """`1'234.50` to `1234.50`."""
+    grouped = text.str.contains(GROUPED).fill_null(False)
+    return text.zip_with(~grouped, text.str.replace_all(r"['’\u00a0\u202f ]", "")) if grouped.any() else text
 
 
 def _style(frame: pl.DataFrame, prices: Sequence[str], where: str) -> Style:

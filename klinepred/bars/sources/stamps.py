@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from klinepred.calendar import zone_of
+from klinepred.bars.sources.zones import Stamps, localise, split_zone
 from klinepred.errors import SourceError
 from klinepred.schema import TS
 
 DATE: Final = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{8})"
 CLOCK: Final = r"(\d{1,2}:\d{1,2}(?::\d{1,2})?(?:\.\d+)?(?: ?[AaPp][Mm])?|\d{6}|\d{4})"
 STAMP: Final = re.compile(rf"{DATE}(?:([T ]){CLOCK}( ?(?:Z|UTC|GMT)| ?[+-]\d{{2}}:?\d{{2}}| ?[+-]\d{{2}})?)?")
+SHORT_YEAR: Final = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2}(?!\d)")
 COMPACT: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%3f"}
 TRIES: Final = 6
 
 
-@dataclass(frozen=True)
-class Stamps:
-    """`ts` in UTC (null where unreadable or never shown by a clock), and lines for the user."""
-
-    ts: pl.Series
-    remarks: tuple[str, ...]
-
-
 def read_stamps(
-    column: pl.Series, *, time: pl.Series | None, symbol: pl.Series | None, tz: str | None, zone: str, where: str
+    column: pl.Series,
+    *,
+    time: pl.Series | None,
+    symbol: pl.Series | None,
+    tz: str | None,
+    zone: str,
+    where: str,
+    whose: str = "the zone of the calendar",
 ) -> Stamps:
     """Time stamps of whatever type to UTC.
 
@@ -39,7 +38,8 @@ def read_stamps(
     symbol
         Symbol of each row, to tell the two runs of a repeated local hour apart; None = one symbol.
     tz, zone
-        Zone of stamps without one, as the user gave it; and the calendar's, used (and said) when `tz` is None.
+        Zone of stamps without one, as the user gave it; and the vendor's or calendar's (`whose`), used (and said) when
+        `tz` is None.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def read_stamps(
     if isinstance(column.dtype, pl.Datetime):
         if column.dtype.time_zone is not None:
             return _told(column.cast(TS), tz)
-        return _localise(column.cast(pl.Datetime("us")), symbol, tz=tz, zone=zone)
+        return localise(column.cast(pl.Datetime("us")), symbol, tz=tz, zone=zone, whose=whose)
     if column.dtype.is_integer():
         digits = set(column.drop_nulls().head(1000).cast(pl.String).str.len_chars().unique())
         if not (digits <= set(COMPACT) and digits):
@@ -71,19 +71,23 @@ def read_stamps(
             got=str(column.dtype),
             do="write the stamps as ISO 8601",
         )
-    text = column.str.strip_chars()
+    text, named = split_zone(column.str.strip_chars(), where=where)
+    if named is not None:
+        said = localise(_parse(text, where)[0], symbol, tz=named, zone=zone, whose=whose)
+        more = () if tz is None else (f"--tz {tz} is not used: the time stamps name {named}",)
+        return Stamps(said.ts, (*said.remarks, *more), f"{named} (named in the stamps)")
     seen = text.drop_nulls().head(200).to_list()
     if seen and all(re.fullmatch(r"\d{9,11}(\.\d+)?|\d{13}|\d{16}|\d{18,19}", one) for one in seen):
         whole = text.cast(pl.Int64, strict=False)
         numbers = whole if whole.null_count() == text.null_count() else text.cast(pl.Float64, strict=False)
         return _told(_epoch(numbers, where), tz)
     naive, aware = _parse(text, where)
-    return _told(aware, tz) if aware is not None else _localise(naive, symbol, tz=tz, zone=zone)
+    return _told(aware, tz) if aware is not None else localise(naive, symbol, tz=tz, zone=zone, whose=whose)
 
 
 def _told(ts: pl.Series, tz: str | None) -> Stamps:
     lines = () if tz is None else (f"--tz {tz} is not used: the time stamps say their zone themselves",)
-    return Stamps(ts, lines)
+    return Stamps(ts, lines, "as the stamps say themselves")
 
 
 def _join(day: pl.Series, time: pl.Series) -> pl.Series:
@@ -196,6 +200,13 @@ def _form(sample: str, text: pl.Series, where: str) -> tuple[str, bool] | None:
     if sample.isdigit() and len(sample) in COMPACT:
         return COMPACT[len(sample)], False
     match = STAMP.fullmatch(sample)
+    if match is None and SHORT_YEAR.match(sample):
+        raise SourceError(
+            f"{where}: column {text.name!r}",
+            expected="years of four digits",
+            got=repr(sample),
+            do="write the stamps as YYYY-MM-DD HH:MM",
+        )
     if match is None:
         return None
     date, gap, clock, offset = match.groups()
@@ -239,44 +250,3 @@ def _clock_form(clock: str) -> str:
     if bare == clock:
         return f"%H:%M{seconds}"
     return f"%I:%M{seconds}{' ' if ' ' in clock else ''}%p"
-
-
-def _localise(naive: pl.Series, symbol: pl.Series | None, *, tz: str | None, zone: str) -> Stamps:
-    """Stamps without a zone, read by `tz` or else the calendar's zone."""
-    name = tz or zone
-    zone_of(name)
-    lines = (
-        [] if tz else [f"time stamps without a zone are read as {name}, the zone of the calendar (--tz says another)"]
-    )
-    early, late = (
-        naive.dt.replace_time_zone(name, ambiguous=which, non_existent="null").dt.convert_time_zone("UTC")
-        for which in ("earliest", "latest")
-    )
-    skipped = naive.is_not_null() & early.is_null()
-    if skipped.any():
-        lines.append(
-            f"{skipped.sum():,} stamps that no clock in {name} shows (spring change), first {naive.filter(skipped)[0]}"
-        )
-    twice = (early != late).fill_null(False)
-    if not twice.any():
-        return Stamps(early.cast(TS), tuple(lines))
-    # An hour that the clock shows twice: of two equal stamps of a symbol the first is the earlier one. A stamp that
-    # comes only once does not say which it is.
-    rows = pl.DataFrame({"naive": naive, "early": early, "late": late, "twice": twice})
-    rows = rows.with_columns(symbol if symbol is not None else pl.lit("").alias("symbol"))
-    rows = rows.rename({rows.columns[-1]: "symbol"}).with_columns(
-        run=pl.col("naive").cum_count().over("symbol", "naive"), runs=pl.len().over("symbol", "naive")
-    )
-    ts = rows.select(
-        pl.when(~pl.col("twice"))
-        .then("early")
-        .when(pl.col("runs") == 2)
-        .then(pl.when(pl.col("run") == 1).then("early").otherwise("late"))
-        .alias(naive.name)
-    ).to_series()
-    unclear = int((twice & ts.is_null()).sum())
-    if unclear:
-        lines.append(
-            f"{unclear:,} stamps in the hour that clocks in {name} show twice: left out, they do not say which"
-        )
-    return Stamps(ts.cast(TS), tuple(lines))
