@@ -131,7 +131,7 @@ def _reading(delivery: Delivery, data: DataSettings, clock: Clock, now: datetime
     bad = cleaned.rejects if delivery.rejects is None else pl.concat([cleaned.rejects, delivery.rejects])
     reasons = bad.group_by("reason").len().sort("len", "reason", descending=[True, False])
     return Reading(
-        name=delivery.understood.file if delivery.understood else delivery.source,
+        name=delivery.understood.file if delivery.understood else next(iter(delivery.failures), delivery.source),
         how=delivery.understood,
         symbols=tuple(bars.get_column("symbol").unique().sort()),
         counts={

@@ -83,6 +83,13 @@ def test_a_form_that_many_write_is_nobodys_until_it_is_said(tmp_path: Path) -> N
         assert any("America/New_York" in line for line in said.remarks)
 
 
+@pytest.mark.parametrize("name", ["alphavantage_IBM_5min.csv", "Alpha Vantage IBM.csv", "firstrate_IBM_5min.csv"])
+def test_a_form_that_many_write_is_told_by_the_vendors_name_in_the_file_name(tmp_path: Path, name: str) -> None:
+    delivery = _read(_write(tmp_path, name, GENERIC), clock=ROUND, symbols=("IBM",))
+    assert _bars(delivery)[0][1] == "2026-01-05T14:30"
+    assert any("America/New_York" in line for line in delivery.remarks)
+
+
 def _file(vendor: str) -> tuple[str, str]:
     return next((name, content) for one, name, content, _, _ in FILES if one == vendor)
 
@@ -165,7 +172,7 @@ def test_ids_of_databento_are_no_symbols(tmp_path: Path, second: int, refused: b
 def test_a_freqtrade_file_is_its_pair(tmp_path: Path) -> None:
     stamps = pl.Series("date", [utc("2026-01-05T14:30"), utc("2026-01-05T14:35")], dtype=pl.Datetime("ms", "UTC"))
     prices: Mapping[str, list[float]] = {"open": [10, 11], "high": [12, 13], "low": [9, 10], "close": [11, 12]}
-    path = tmp_path / "ETH_BTC-5m.feather"
+    path = tmp_path / "freqtrade_ETH_BTC-5m.feather"
     pl.DataFrame({"date": stamps, **prices, "volume": [0.5, 0.6]}).write_ipc(path)
     delivery = _read(path, clock=ROUND)
     assert _bars(delivery)[0] == ("ETH/BTC", "2026-01-05T14:30", 10, 12, 9, 11, 0.5)

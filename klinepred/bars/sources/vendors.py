@@ -14,6 +14,7 @@ from klinepred.errors import SourceError, UsageError
 OHLC: Final = "open high low close "
 NUM: Final = r"-?[\d.]+"
 EPOCH: Final = r"(\d{10}|\d{13}|\d{16})"
+FIRSTRATE: Final = r"_full_\d+min|_\d+min_sample|(?i:firstrate)"
 LEAN: Final = re.compile(r"(\d{8})_([^_/\\]+)_(?:minute|second)_trade(_[^.]*)?\.")
 """Day, ticker and, of a future or an option, its expiry."""
 
@@ -134,9 +135,9 @@ VENDORS: Final = (
         "firstrate",
         "FirstRate Data",
         (
-            Sign(row=rf"\d{{4}}-\d\d-\d\d \d\d:\d\d(:\d\d)?(\|{NUM}){{5}}", file=r"_full_\d+min|_\d+min_sample"),
+            Sign(row=rf"\d{{4}}-\d\d-\d\d \d\d:\d\d(:\d\d)?(\|{NUM}){{5}}", file=FIRSTRATE),
             Sign(row=rf"\d{{4}}-\d\d-\d\d \d\d:\d\d(:\d\d)?(\|{NUM}){{5}}", telling=False),
-            _sign("timestamp volume " + OHLC, only=True, file=r"_full_\d+min|_\d+min_sample"),
+            _sign("timestamp volume " + OHLC, only=True, file=FIRSTRATE),
             _sign("timestamp volume " + OHLC, only=True, telling=False),
         ),
         zone="America/New_York",
@@ -152,7 +153,7 @@ VENDORS: Final = (
         "ninjatrader",
         "NinjaTrader exports",
         (
-            Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{5}}", file=r"\.(Last|Bid|Ask)\.txt"),
+            Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{5}}", file=r"\.(Last|Bid|Ask)\.txt|(?i:ninjatrader)"),
             Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{5}}", telling=False),
         ),
         zone="UTC",
@@ -164,7 +165,7 @@ VENDORS: Final = (
         (
             Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{4}}\|0(\.0+)?"),
             Sign(row=rf"\d{{4}}\.\d\d\.\d\d\|\d\d:\d\d(\|{NUM}){{4}}\|0(\.0+)?", file=r"DAT_MT_"),
-            Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{5}}", file=r"DAT_(ASCII|NT)_"),
+            Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{5}}", file=r"DAT_(ASCII|NT)_|(?i:histdata)"),
             Sign(row=rf"\d{{8}} \d{{6}}(\|{NUM}){{5}}|\d{{4}}\.\d\d\.\d\d\|\d\d:\d\d(\|{NUM}){{5}}", telling=False),
         ),
         zone="Etc/GMT+5",
@@ -175,6 +176,7 @@ VENDORS: Final = (
         "MetaTrader 4",
         (
             Sign(row=rf"\d{{4}}\.\d\d\.\d\d\|\d\d:\d\d(\|{NUM}){{5}}"),
+            Sign(row=rf"\d{{4}}[.-]\d\d[.-]\d\d[ |]\d\d:\d\d(\|{NUM}){{5}}", file=r"(?i:mt4|metatrader)"),
             Sign(row=rf"\d{{4}}[.-]\d\d[.-]\d\d[ |]\d\d:\d\d(\|{NUM}){{5}}", telling=False),
         ),
         note="stamps are in the broker's time, which the file does not tell",
@@ -190,7 +192,7 @@ VENDORS: Final = (
         "freqtrade",
         "freqtrade",
         (
-            _sign("date volume " + OHLC, only=True, file=r"^[A-Z0-9]+_[A-Z]+(_[A-Z]+)?-\d+[smhd](-\w+)?\.feather"),
+            _sign("date volume " + OHLC, only=True, file=r"[A-Z0-9]+_[A-Z]+(_[A-Z]+)?-\d+[smhd](-\w+)?\.feather"),
             _sign("date volume " + OHLC, only=True, telling=False),
         ),
         zone="UTC",
@@ -204,7 +206,10 @@ VENDORS: Final = (
     Vendor(
         "alphavantage",
         "Alpha Vantage",
-        (_sign("timestamp volume " + OHLC, only=True, telling=False),),
+        (
+            _sign("timestamp volume " + OHLC, only=True, file=r"(?i:alpha[_ -]?vantage)"),
+            _sign("timestamp volume " + OHLC, only=True, telling=False),
+        ),
         zone="America/New_York",
         stamp=None,
     ),
