@@ -62,7 +62,9 @@ class SimulateSettings(Settings):
 class DataSettings(Settings):
     """Which bars, from where, by which clock."""
 
-    source: Literal["yahoo", "files", "simulate"] = "yahoo"
+    source: Literal["yahoo", "files", "exchange", "simulate"] = "yahoo"
+    exchange: str | None = None
+    """Name that ccxt gives the exchange, such as "binance" (source = "exchange")."""
     symbols: Texts = ()
     calendar: str = "XNYS"
     hours: Literal["regular", "extended"] = "regular"
@@ -207,9 +209,10 @@ class Pipeline(Settings):
 
     def _ignored_data(self) -> list[str]:
         idle = {
-            "yahoo": ("paths", "tz", "stamp", "vendor", "simulate"),
-            "files": ("simulate",),
-            "simulate": ("symbols", "start", "end", "paths", "tz", "stamp", "vendor"),
+            "yahoo": ("paths", "tz", "stamp", "vendor", "exchange", "simulate"),
+            "files": ("exchange", "simulate"),
+            "exchange": ("paths", "tz", "stamp", "vendor", "simulate"),
+            "simulate": ("symbols", "start", "end", "paths", "tz", "stamp", "vendor", "exchange"),
         }[self.data.source]
         return [
             f'data.{name} is ignored: it has no effect on source = "{self.data.source}"'

@@ -73,7 +73,7 @@ def ingest(
     desk = _Desk(space, clock, tally, doubt, before=store_version(space), wait_s=wait_s)
     told = time.monotonic()
     stored = 0
-    for delivery in deliveries(data, clock, at):
+    for delivery in deliveries(data, clock, at, space=space, tally=tally):
         for line in delivery.remarks:
             if line not in remarks:
                 log.info(line)
@@ -103,8 +103,13 @@ def _no_rows(data: DataSettings) -> SourceError:
     )
 
 
-def deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Delivery]:
-    """What the source of `data` gives, one delivery after another; for errors see `ingest`."""
+def deliveries(
+    data: DataSettings, clock: Clock, now: datetime, *, space: Workspace | None = None, tally: Tally | None = None
+) -> Iterator[Delivery]:
+    """What the source of `data` gives, one delivery after another; for errors see `ingest`.
+
+    An exchange is asked only for what is not in the store of `space` (None: as if nothing were), which `tally` is told.
+    """
     if data.source == "files":
         from klinepred.bars.sources.files import read_files
 
@@ -128,12 +133,17 @@ def deliveries(data: DataSettings, clock: Clock, now: datetime) -> Iterator[Deli
 
         return simulate(data.simulate, clock=clock)
     if not data.symbols:
+        named, some = ("Yahoo", "AAPL,MSFT") if data.source == "yahoo" else ("an exchange", "BTC/USDT,ETH/USDT")
         raise UsageError(
-            "ingest from Yahoo",
+            f"ingest from {named}",
             expected="at least one symbol",
             got="none",
-            do="add --symbols AAPL,MSFT, or set data.symbols in the pipeline",
+            do=f"add --symbols {some}, or set data.symbols in the pipeline",
         )
+    if data.source == "exchange":
+        from klinepred.bars.resume import from_exchange
+
+        return from_exchange(data, clock, now, space=space, tally=tally)
     from klinepred.bars.sources.yahoo import fetch
 
     return fetch(data.symbols, clock=clock, start=data.start, end=data.end, now=now)
@@ -145,7 +155,7 @@ def _many(data: DataSettings) -> bool:
         from klinepred.bars.sources.files import are_many, find_files
 
         return are_many(find_files([Path(path) for path in data.paths]))
-    return data.source == "simulate"
+    return data.source in ("simulate", "exchange")
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._symbols: dict[str, _Symbol] = {}
+        self._stored: dict[str, np.ndarray] = {}
 
     def add_counts(self, counts: pl.DataFrame) -> None:
         """Columns `symbol` and any of the counts, `first_slot`, `last_slot`, `empty_ts`, `held_ts`; one row each."""
@@ -73,6 +74,10 @@ class Tally:
             here.first_ts = low if here.first_ts is None else min(here.first_ts, low)
             here.last_ts = high if here.last_ts is None else max(here.last_ts, high)
 
+    def add_stored(self, symbol: str, slots: pl.DataFrame) -> None:
+        """Stretches of slots (`first`, `last`) that were not asked for since they are stored: they are not missing."""
+        self._stored[symbol] = slots.select("first", "last").to_numpy()
+
     def add_rejects(self, rejects: pl.DataFrame) -> None:
         """Rows set aside: symbol, ts, reason."""
         for symbol, ts, reason in rejects.select("symbol", "ts", "reason").iter_rows():
@@ -90,13 +95,14 @@ class Tally:
 
     def reports(self) -> tuple[SymbolReport, ...]:
         """One report per symbol, sorted by name."""
-        return tuple(_report(name, self._symbols[name]) for name in sorted(self._symbols))
+        none = np.empty((0, 2), np.int64)
+        return tuple(_report(name, self._symbols[name], self._stored.get(name, none)) for name in sorted(self._symbols))
 
     def _of(self, symbol: str | None) -> _Symbol:
         return self._symbols.setdefault(NO_SYMBOL if symbol is None else symbol, _Symbol())
 
 
-def _report(name: str, here: _Symbol) -> SymbolReport:
+def _report(name: str, here: _Symbol, stored: np.ndarray) -> SymbolReport:
     status, lead = _status(here)
     expected = here.span[1] - here.span[0] + 1 if here.span else None
     count = here.counts
@@ -117,7 +123,7 @@ def _report(name: str, here: _Symbol) -> SymbolReport:
         **count,
         quarantined=tuple(here.quarantined),
         expected=expected,
-        missing=None if expected is None else expected - _covered(here.runs),
+        missing=None if expected is None else expected - _covered([*here.runs, _inside(stored, here.span)]),
         first_ts=here.first_ts,
         last_ts=here.last_ts,
         message="; ".join(notes),
@@ -134,6 +140,14 @@ def _status(here: _Symbol) -> tuple[Status, str]:
     if here.quarantined:
         return "rejected", f"no row could be stored: {here.quarantined[0].reason}"
     return "failed", "the source gave no row with prices"
+
+
+def _inside(stored: np.ndarray, span: tuple[int, int] | None) -> np.ndarray:
+    """The parts of stretches [first, last] that lie in `span`."""
+    if span is None:
+        return stored[:0]
+    parts: np.ndarray = np.clip(stored, *span)
+    return parts[(stored[:, 1] >= span[0]) & (stored[:, 0] <= span[1])]
 
 
 def _covered(runs: Iterable[np.ndarray]) -> int:

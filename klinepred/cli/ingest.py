@@ -37,6 +37,7 @@ EXAMPLES = """Examples:
   klinepred ingest bars.parquet --calendar XNYS       a file; also CSV, folders, patterns
   klinepred ingest SPY.csv --tz America/New_York      stamps without a zone
   klinepred ingest bars.zip --dry-run                 how the files would be read; nothing is stored
+  klinepred ingest --exchange binance --symbols BTC/USDT,ETH/USDT --start 2024-01-01
   klinepred ingest --source simulate -p demo          the simulated market
 
 Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
@@ -48,7 +49,8 @@ Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
 @pipeline_option
 @set_option
 @now_option
-@click.option("--source", type=click.Choice(["yahoo", "files", "simulate"]), help="Where bars come from.")
+@click.option("--source", type=click.Choice(["yahoo", "files", "exchange", "simulate"]), help="Where bars come from.")
+@click.option("--exchange", metavar="NAME", help="An exchange by its name in ccxt, such as binance.")
 @click.option("--symbols", metavar="A,B|@FILE", help="Only these; names the symbol of a file without one.")
 @click.option("--start", metavar="DATE", help="First day, in the calendar's zone.")
 @click.option("--end", metavar="DATE", help="Last day, included.")
@@ -74,6 +76,7 @@ def command(
     overrides: tuple[str, ...],
     now: str | None,
     source: str | None,
+    exchange: str | None,
     symbols: str | None,
     start: str | None,
     end: str | None,
@@ -86,7 +89,7 @@ def command(
     form: Literal["table", "json"],
     output: Path | None,
 ) -> int:
-    """Take bars in from Yahoo, files or the simulated market.
+    """Take bars in from Yahoo, files, an exchange or the simulated market.
 
     PATH is a file (CSV, TSV, Parquet, Arrow/Feather), a folder or a pattern. Bars land checked, sorted and unique in
     the store of the workspace; what cannot be a bar is set aside with a reason; nothing is filled, nothing lost.
@@ -94,7 +97,7 @@ def command(
     from klinepred.bars.ingest import ingest
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
-    chosen = "files" if paths else source
+    chosen = "files" if paths else source or ("exchange" if exchange else None)
     run = read_pipeline(pipeline, (*overrides, *([f'data.source="{chosen}"'] if chosen else [])), space)
     if paths and source not in (None, "files"):
         raise UsageError(
@@ -108,6 +111,7 @@ def command(
         "tz": tz,
         "stamp": stamp,
         "vendor": vendor,
+        "exchange": exchange,
         "calendar": calendar,
         "hours": hours,
     }
@@ -118,6 +122,11 @@ def command(
     if data.source == "simulate":
         span = {name: day for name, day in (("start", changes["start"]), ("end", changes["end"])) if day is not None}
         data = data.model_copy(update={"simulate": data.simulate.model_copy(update=span)})
+    if data.source == "exchange" and data.calendar != "24/7" and calendar is None:
+        log.info("exchanges of coins never close: calendar 24/7, not the pipeline's %s", data.calendar)
+        data = data.model_copy(update={"calendar": "24/7", "hours": hours or "regular"})
+    if exchange is not None and data.source != "exchange":
+        log.warning("--exchange is not used: the source is %s", data.source)
     for option, value in (("--tz", tz), ("--stamp", stamp), ("--vendor", vendor)):
         if value is not None and data.source != "files":
             log.warning("%s is not used: the source is %s", option, data.source)

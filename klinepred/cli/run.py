@@ -17,7 +17,9 @@ STEPS = ("ingest", "train", "evaluate", "predict")
 @click.command(epilog="Example: klinepred run -p demo -w demo-workspace", short_help="The whole pipeline.")
 @pipeline_option
 @set_option
-@click.option("--source", type=click.Choice(["yahoo", "files", "simulate"]), help="Take bars from elsewhere.")
+@click.option(
+    "--source", type=click.Choice(["yahoo", "files", "exchange", "simulate"]), help="Take bars from elsewhere."
+)
 @click.option("--amp", is_flag=True, help="Mixed precision: fp16 with loss scaling on CUDA, bf16 on the CPU.")
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs (default: the pipeline's).")
 @click.option("--skip", multiple=True, type=click.Choice(STEPS), help="Leave a step out; may be repeated.")

@@ -22,7 +22,7 @@ SECONDS: Final = 30.0
 
 @dataclass
 class Batch:
-    """What makes up the next delivery; `source` is the provenance of all of it."""
+    """What makes up the next delivery; `source` is the provenance of all of them."""
 
     source: str
     _frames: list[pl.DataFrame] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Batch:
         self, symbol: str, frame: pl.DataFrame, *, splits: pl.DataFrame | None = None, remarks: Iterable[str] = ()
     ) -> None:
         """Bars of `symbol`, and the splits that the source tells of."""
-        self._note(symbol, remarks)
+        self.note(symbol, remarks)
         self._frames.append(frame)
         if splits is not None and splits.height:
             self._splits.append(splits)
@@ -45,7 +45,7 @@ class Batch:
 
     def fail(self, symbol: str, failure: Failure, *, remarks: Iterable[str] = ()) -> None:
         """`symbol` came with no bars, or with no more."""
-        self._note(symbol, remarks)
+        self.note(symbol, remarks)
         self._failures.setdefault(symbol, failure)
 
     def full(self) -> bool:
@@ -58,17 +58,21 @@ class Batch:
         return not self._symbols
 
     def deliver(self) -> Delivery:
-        """Everything collected."""
+        """Everything collected; the next delivery begins empty."""
         frame = pl.concat(self._frames) if self._frames else pl.DataFrame(schema=BAR_SCHEMA)
-        return Delivery(
+        delivery = Delivery(
             frame=frame,
             source=self.source,
             failures=dict(self._failures),
             remarks=tuple(self._remarks),
             splits=pl.concat(self._splits) if self._splits else None,
         )
+        self._frames, self._splits, self._rows = [], [], 0
+        self._failures, self._remarks, self._symbols = {}, {}, {}
+        return delivery
 
-    def _note(self, symbol: str, remarks: Iterable[str]) -> None:
+    def note(self, symbol: str, remarks: Iterable[str]) -> None:
+        """Lines for the user about `symbol`."""
         if not self._symbols:
             self._began = time.monotonic()
         self._symbols[symbol] = None

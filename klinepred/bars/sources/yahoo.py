@@ -12,8 +12,9 @@ from typing import Final
 
 from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.sources.batch import Batch
+from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
 from klinepred.bars.sources.patience import FAULT_WAITS_S, Patience, lengthened, rest
-from klinepred.bars.sources.yahoo_chart import NAME, BusyError, Chart, FaultError, RefusedError, ask, client
+from klinepred.bars.sources.yahoo_chart import NAME, Chart, ask, client
 from klinepred.calendar import Clock, grid, zone_of
 from klinepred.schema import BAR
 
@@ -94,7 +95,6 @@ def fetch(
                 batch.fail(name, failure, remarks=(*remarks, *_renamed(spelt[name], name)))
             if batch.full():
                 yield batch.deliver()
-                batch = Batch(source)
     if not batch.empty():
         yield batch.deliver()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import polars as pl
 
 from klinepred.bars.delivery import SPLIT_SCHEMA, Failure
+from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
 from klinepred.calendar import Clock
 from klinepred.schema import BAR_SCHEMA, TS
 
@@ -27,39 +28,6 @@ FAR: Final = timedelta(days=7)
 ISIN: Final = re.compile(r"[A-Z]{2}[A-Z0-9]{9}[0-9]")
 MINOR: Final = {"GBp": "pence", "GBX": "pence", "ZAc": "cents", "ILA": "agorot"}
 """Yahoo's codes for quotes in a hundredth of the currency."""
-
-
-class BusyError(Exception):
-    """Yahoo said: too many requests."""
-
-
-class FaultError(Exception):
-    """An answer that may be better at the next try.
-
-    Attributes
-    ----------
-    away
-        Yahoo itself could not be reached or is down, whatever the symbol.
-    """
-
-    def __init__(self, text: str, *, away: bool = False) -> None:
-        super().__init__(text)
-        self.away = away
-
-
-class RefusedError(Exception):
-    """An answer that will not change; carries the failure.
-
-    Attributes
-    ----------
-    empty
-        Yahoo knows the symbol and has no bar of it in the range.
-    """
-
-    def __init__(self, failure: Failure, *, empty: bool = False) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-        self.empty = empty
 
 
 @dataclass(frozen=True)
