@@ -10,6 +10,7 @@ import polars as pl
 
 from klinepred.bars import tables
 from klinepred.bars.check import check_bars
+from klinepred.bars.clocks import read_symbols
 from klinepred.bars.parts import MONTH
 from klinepred.bars.tables import BARS, QUARANTINE, SYMBOLS
 from klinepred.calendar import Clock
@@ -48,11 +49,11 @@ def scan_bars(
     StoreError
         The store is empty, has not this version, or lacks one of `symbols`.
     """
-    _need(space)
+    need_store(space)
     rows = _rows(space, start, end, as_of)
-    clocks = stored_clocks(space)
+    clocks = stored_clocks(space, as_of=as_of)
     if symbols is not None:
-        _known(space, list(symbols), as_of)
+        need_symbols(space, list(symbols), as_of=as_of)
         rows = rows.filter(pl.col("symbol").is_in(list(symbols)))
         clocks = {name: clocks[name] for name in dict.fromkeys(symbols)}
     named = {name: str(clock) for name, clock in clocks.items()}
@@ -68,7 +69,7 @@ def list_symbols(space: Workspace, *, as_of: int | datetime | None = None) -> pl
     Returns
     -------
     polars.DataFrame
-        symbol, calendar, hours, zone, source (of its latest delivery), first_ts, last_ts (bar opens, UTC), bars.
+        symbol, calendar, hours, zone, source (latest delivery), first_ts, last_ts (bar opens, UTC), bars.
         Empty where nothing is stored.
     """
     spans = (
@@ -76,7 +77,7 @@ def list_symbols(space: Workspace, *, as_of: int | datetime | None = None) -> pl
         .group_by("symbol")
         .agg(first_ts=pl.col("ts").min(), last_ts=pl.col("ts").max(), bars=pl.len().cast(pl.Int64))
     )
-    return tables.scan_table(space.data, SYMBOLS).join(spans, on="symbol").sort("symbol").collect()
+    return read_symbols(space.data, as_of).lazy().join(spans, on="symbol").sort("symbol").collect()
 
 
 def store_version(space: Workspace, *, as_of: int | datetime | None = None) -> int | None:
@@ -85,9 +86,9 @@ def store_version(space: Workspace, *, as_of: int | datetime | None = None) -> i
     return None if table is None else table.version()
 
 
-def stored_clocks(space: Workspace) -> dict[str, Clock]:
+def stored_clocks(space: Workspace, *, as_of: int | datetime | None = None) -> dict[str, Clock]:
     """The clock each symbol was last taken in by. A symbol may be here before its first bar is committed."""
-    rows = tables.scan_table(space.data, SYMBOLS).select("symbol", "calendar", "hours").collect()
+    rows = read_symbols(space.data, as_of).select("symbol", "calendar", "hours")
     return {symbol: Clock(calendar, hours) for symbol, calendar, hours in rows.iter_rows()}
 
 
@@ -122,14 +123,15 @@ def keep_quarantine(space: Workspace, rejects: pl.DataFrame, *, source: str) -> 
 
 def keep_symbols(space: Workspace, symbols: Sequence[str], *, clock: Clock, source: str) -> None:
     """Remember by which clock `symbols` live; a commit only where that changes something."""
-    have = tables.scan_table(space.data, SYMBOLS).collect()
+    have = read_symbols(space.data)
     rows = pl.DataFrame(
         [(name, clock.calendar, clock.hours, clock.zone, source) for name in symbols],
         schema=tables.SCHEMAS[SYMBOLS],
         orient="row",
     )
     table = pl.concat([have.filter(~pl.col("symbol").is_in(list(symbols))), rows]).sort("symbol")
-    if not table.equals(have.sort("symbol")):
+    latest = tables.scan_table(space.data, SYMBOLS).collect()  # other than `have` where a change was stopped half-way
+    if not table.equals(latest.sort("symbol")):
         tables.overwrite(space.data, SYMBOLS, table, note={"klinepred.source": source})
 
 
@@ -184,7 +186,8 @@ def _utc(stamp: datetime) -> datetime:
     return stamp.astimezone(UTC)
 
 
-def _need(space: Workspace) -> None:
+def need_store(space: Workspace) -> None:
+    """Raise a StoreError where no bar was ever stored."""
     if tables.open_table(space.data / BARS) is None:
         raise StoreError(
             f"store {space.data}",
@@ -194,7 +197,8 @@ def _need(space: Workspace) -> None:
         )
 
 
-def _known(space: Workspace, symbols: list[str], as_of: int | datetime | None) -> None:
+def need_symbols(space: Workspace, symbols: list[str], *, as_of: int | datetime | None = None) -> None:
+    """Raise a StoreError that names those of `symbols` that have no bars, and what comes near."""
     have = sorted(has_bars(space, as_of=as_of))
     absent = [name for name in symbols if name not in set(have)]
     if absent:

@@ -78,17 +78,21 @@ def scan_table(
     Files of months before `first` or after `last` (2025-06) are not opened. Errors as `open_table`; also where a data
     file of this version is gone.
     """
-    table = open_table(folder / name, version)
-    parts = [] if table is None else list_parts(table)
+    number, parts = read_parts(folder, name, version)
     if name == BARS:
         parts = [
             part
             for part in parts
             if (first is None or str(part.month) >= first) and (last is None or str(part.month) <= last)
         ]
-    if table is not None:
-        need_parts(folder / name, parts, version=table.version())
+    need_parts(folder / name, parts, version=number)
     return scan_parts(folder / name, name, parts)
+
+
+def read_parts(folder: Path, name: str, version: int | datetime | None = None) -> tuple[int, list[Part]]:
+    """The number of a version of the table `name` (-1 = there is no table) and its data files; see `open_table`."""
+    table = open_table(folder / name, version)
+    return (-1, []) if table is None else (table.version(), list_parts(table))
 
 
 def scan_parts(folder: Path, name: str, parts: Sequence[Part]) -> pl.LazyFrame:
@@ -145,13 +149,12 @@ def overwrite(
     months
         First and last month that such rows are in; other files are not opened.
     """
-    table = open_table(folder / name)
-    parts = [] if table is None else list_parts(table)
+    number, parts = read_parts(folder, name)
     if where is None:
         change(folder, name, rows, note=note, remove=parts)
         return
     parts = [part for part in parts if months[0] <= str(part.month) <= months[1]]
-    need_parts(folder / name, parts, version=-1 if table is None else table.version())
+    need_parts(folder / name, parts, version=number)
     left, touched = [rows.select(SCHEMAS[name].keys())], []
     for part in parts:
         here = scan_parts(folder / name, name, [part]).collect()

@@ -1,0 +1,80 @@
+"""In: the log of the bars table. Out: a row per version: who wrote what when, and whether it can still be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import polars as pl
+
+from klinepred.bars.commits import Commit, read_commits
+from klinepred.bars.tables import BARS
+from klinepred.paths import Workspace
+from klinepred.schema import TS
+
+SCHEMA: Final = {
+    "version": pl.Int64(),
+    "time": TS,
+    "operation": pl.String(),
+    "source": pl.String(),
+    "new": pl.Int64(),
+    "revised": pl.Int64(),
+    "deleted": pl.Int64(),
+    "rows": pl.Int64(),
+    "files": pl.Int64(),
+    "readable": pl.Boolean(),
+    "release": pl.String(),
+}
+
+
+def list_history(space: Workspace) -> pl.DataFrame:
+    """The versions of the bars table, oldest first.
+
+    Returns
+    -------
+    polars.DataFrame
+        version, time (of the commit), operation (ingest, delete, restore, compact, rescale, settings, or Delta's own
+        word), source, new, revised, deleted (bars; null where the commit does not say), rows and files (of the whole
+        table), readable (all its data files are there), release (of klinepred). Empty where nothing was ever stored.
+
+    Raises
+    ------
+    StoreError
+        The log is damaged.
+    """
+    folder = space.data / BARS
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+    rows = []
+    for commit, live in walk_versions(read_commits(folder)):
+        counts = [int(commit.note[key]) if key in commit.note else None for key in ("new", "revised", "deleted")]
+        rows.append(
+            (
+                commit.version,
+                commit.time,
+                commit.operation,
+                commit.note.get("source"),
+                *counts,
+                sum(live.values()),
+                len(live),
+                all(unquote(path) in there for path in live),
+                commit.note.get("release"),
+            )
+        )
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def walk_versions(commits: list[Commit]) -> Iterator[tuple[Commit, dict[str, int]]]:
+    """Each commit with the data files (and their rows) that its version is made of; one dictionary, changed on the way."""
+    live: dict[str, int] = {}
+    for commit in commits:
+        for path in commit.removed:
+            live.pop(path, None)
+        live.update(commit.added)
+        yield commit, live
+
+
+def locate(folder: Path, path: str) -> Path:
+    """Where the data file `path` of the log lies."""
+    return folder / unquote(path)

@@ -1,0 +1,164 @@
+"""In: symbols and a span to delete, or a version to go back to. Out: one commit that does it; nothing is lost by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import polars as pl
+
+from klinepred.bars import tables
+from klinepred.bars.clocks import bound_version, read_symbols
+from klinepred.bars.commits import find_version, list_versions
+from klinepred.bars.difference import compare_parts
+from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.store import need_store, need_symbols
+from klinepred.bars.tables import BARS, BOUND, SCHEMAS, SYMBOLS
+from klinepred.errors import StoreError
+from klinepred.paths import Workspace
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What a delete or a restore does.
+
+    Attributes
+    ----------
+    before, after
+        Version of the bars table it starts from, and the one it made (the same where nothing was to do, or in a
+        rehearsal).
+    rows
+        symbol, before, after (bars), changed (bars of both with other values); only symbols that differ.
+    """
+
+    before: int
+    after: int
+    rows: pl.DataFrame
+
+    @property
+    def gone(self) -> int:
+        """Bars fewer than before, over the symbols that lose any."""
+        return int(self.rows.select((pl.col("before") - pl.col("after")).clip(0).sum()).item())
+
+
+def delete_bars(
+    space: Workspace,
+    symbols: Sequence[str],
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    rehearse: bool = False,
+    expect: int | None = None,
+    wait_s: float = WAIT_S,
+) -> Undone:
+    """Take the bars of `symbols` with `start <= ts < end` out of the store, as one commit.
+
+    Older versions keep them: `restore_bars` brings them back. A symbol without bars keeps its clock; that binds nobody.
+
+    Parameters
+    ----------
+    rehearse
+        Only say what would be done.
+    expect
+        Number of bars that the caller was told of; another number now is an error.
+
+    Raises
+    ------
+    StoreError
+        Nothing is stored, a symbol is unknown, other bars than expected would go, or the store cannot be written.
+    """
+    need_store(space)
+    start, end = (None if stamp is None else stamp.astimezone(UTC) for stamp in (start, end))
+    names = list(dict.fromkeys(symbols))
+    with writer(space.data, wait_s=wait_s):
+        need_symbols(space, names)
+        version = list_versions(space.data / BARS)[-1]
+        inside = pl.col("symbol").is_in(names)
+        if start is not None:
+            inside &= pl.col("ts") >= pl.lit(start)
+        if end is not None:
+            inside &= pl.col("ts") < pl.lit(end)
+        counts = tables.scan_table(space.data, BARS).filter(pl.col("symbol").is_in(names)).group_by("symbol")
+        rows = (
+            counts.agg(before=pl.len().cast(pl.Int64), after=(~inside).sum().cast(pl.Int64))
+            .with_columns(changed=pl.lit(0, pl.Int64))
+            .filter(pl.col("after") < pl.col("before"))
+            .sort("symbol")
+            .collect()
+        )
+        found = Undone(version, version, rows)
+        if expect is not None and found.gone != expect:
+            raise StoreError(
+                f"delete {', '.join(names[:10])}",
+                expected=f"{expect:,} bars, as counted before",
+                got=f"{found.gone:,}: another ingest was faster",
+                do="run the same command again and look at the new number",
+            )
+        if rehearse or not found.gone:
+            return found
+        span = f"{f' from {start:%Y-%m-%dT%H:%M:%SZ}' if start else ''}{f' to {end:%Y-%m-%dT%H:%M:%SZ}' if end else ''}"
+        note = {
+            "klinepred.operation": "delete",
+            "klinepred.source": f"{', '.join(names)}{span}",
+            "klinepred.deleted": str(found.gone),
+            **_bound(bound_version(space.data)),
+        }
+        months = f"{start:%Y-%m}" if start else "", f"{end:%Y-%m}" if end else "~"
+        tables.overwrite(space.data, BARS, pl.DataFrame(schema=SCHEMAS[BARS]), note=note, where=inside, months=months)
+        return Undone(version, list_versions(space.data / BARS)[-1], rows)
+
+
+def restore_bars(space: Workspace, as_of: int | datetime, *, rehearse: bool = False, wait_s: float = WAIT_S) -> Undone:
+    """Make the bars what they were at `as_of`, as a new commit; what is undone by it can be restored in its turn.
+
+    The symbols that have bars then get the calendar, hours and source they had then. The quarantine stays as it is.
+
+    Parameters
+    ----------
+    rehearse
+        Only say what would change.
+
+    Raises
+    ------
+    StoreError
+        There is no such version, it was vacuumed, or the store cannot be written.
+    """
+    need_store(space)
+    folder = space.data / BARS
+    with writer(space.data, wait_s=wait_s):
+        target = find_version(folder, as_of)
+        version, old = tables.read_parts(space.data, BARS)
+        _, new = tables.read_parts(space.data, BARS, target)
+        tables.need_parts(folder, new, version=target)
+        remove = [part for part in old if part.path not in {other.path for other in new}]
+        add = [part for part in new if part.path not in {other.path for other in old}]
+        counts = [
+            tables.scan_parts(folder, BARS, parts).group_by("symbol").agg(pl.len().cast(pl.Int64).alias(name))
+            for name, parts in (("before", old), ("after", new))
+        ]
+        both = counts[0].join(counts[1], on="symbol", how="full", coalesce=True).fill_null(0).collect()
+        differences = compare_parts(folder, remove, add)
+        rows = both.join(differences, on="symbol").select("symbol", "before", "after", "changed").sort("symbol")
+        kept = _former_symbols(space, target, having=set(both.filter(pl.col("after") > 0)["symbol"]))
+        same = kept.equals(read_symbols(space.data).sort("symbol"))
+        found = Undone(version, version, rows)
+        if rehearse or (rows.is_empty() and same):
+            return found
+        note = {"klinepred.operation": "restore", "klinepred.source": f"version {target}"}
+        if not kept.equals(tables.scan_table(space.data, SYMBOLS).collect().sort("symbol")):
+            tables.overwrite(space.data, SYMBOLS, kept, note=note)
+        with tables.writing(space.data, BARS, 0):
+            after = tables.put(space.data, BARS, add=add, remove=remove, note=note)
+        return Undone(version, after, rows)
+
+
+def _former_symbols(space: Workspace, version: int, *, having: set[str]) -> pl.DataFrame:
+    """The symbols as they are now, but those `having` bars at `version` as they were then."""
+    then = read_symbols(space.data, version).filter(pl.col("symbol").is_in(list(having)))
+    now = read_symbols(space.data).filter(~pl.col("symbol").is_in(list(having)))
+    return pl.concat([now, then]).sort("symbol")
+
+
+def _bound(version: int | None) -> dict[str, str]:
+    return {} if version is None else {BOUND: str(version)}
