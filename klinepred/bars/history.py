@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -66,15 +65,10 @@ def list_history(space: Workspace) -> pl.DataFrame:
 
 
 def walk_versions(commits: list[Commit]) -> Iterator[tuple[Commit, dict[str, int]]]:
-    """Each commit with the data files (and their rows) that its version is made of; one dictionary, changed on the way."""
+    """Each commit with the data files (and rows) its version is made of; one dictionary, changed on the way."""
     live: dict[str, int] = {}
     for commit in commits:
         for path in commit.removed:
             live.pop(path, None)
         live.update(commit.added)
         yield commit, live
-
-
-def locate(folder: Path, path: str) -> Path:
-    """Where the data file `path` of the log lies."""
-    return folder / unquote(path)

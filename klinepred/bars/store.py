@@ -50,7 +50,7 @@ def scan_bars(
         The store is empty, has not this version, or lacks one of `symbols`.
     """
     need_store(space)
-    rows = _rows(space, start, end, as_of)
+    rows = scan_rows(space, start=start, end=end, as_of=as_of)
     clocks = stored_clocks(space, as_of=as_of)
     if symbols is not None:
         need_symbols(space, list(symbols), as_of=as_of)
@@ -103,7 +103,7 @@ def read_overlap(space: Workspace, received: pl.DataFrame) -> pl.DataFrame:
     if received.is_empty():
         return pl.DataFrame(schema=BAR_SCHEMA)
     low, high = received.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
-    rows = _rows(space, low, high + BAR)
+    rows = scan_rows(space, start=low, end=high + BAR)
     symbols = received.get_column("symbol").unique().to_list()
     return rows.filter(pl.col("symbol").is_in(symbols)).select(*BAR_SCHEMA).collect()
 
@@ -169,10 +169,14 @@ def commit_bars(
     tables.overwrite(space.data, BARS, rows, note=note, where=inside, months=months)
 
 
-def _rows(
-    space: Workspace, start: datetime | None, end: datetime | None, as_of: int | datetime | None = None
+def scan_rows(
+    space: Workspace,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    as_of: int | datetime | None = None,
 ) -> pl.LazyFrame:
-    """Stored rows with `start <= ts < end`; only the files of their months are opened."""
+    """Stored rows with `start <= ts < end` (aware), unsorted; only the files of their months are opened."""
     first, last = (None if stamp is None else f"{_utc(stamp):%Y-%m}" for stamp in (start, end))
     rows = tables.scan_table(space.data, BARS, as_of, first=first, last=last)
     if start is not None:
