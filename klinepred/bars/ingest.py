@@ -13,6 +13,7 @@ from typing import Final
 import polars as pl
 
 from klinepred.bars.clean import clean
+from klinepred.bars.compaction import compact_after
 from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.doubt import Doubt
 from klinepred.bars.lock import WAIT_S, writer
@@ -90,6 +91,8 @@ def ingest(
             _commit(good, good.clear(), source, replace(desk, doubt=None))
     if not tally.reports():
         raise _no_rows(data)
+    if store_version(space) != desk.before:
+        compact_after(space, wait_s=wait_s)
     return IngestReport(version=store_version(space), symbols=tally.reports(), remarks=tuple(remarks))
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from klinepred.cli.export import command as export_command
 from klinepred.cli.options import common, now_option, parse_as_of, parse_symbols, parse_ts
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import format_options, write_rows
+from klinepred.cli.upkeep import compact_command, delete_command, history_command, restore_command, vacuum_command
 
 symbols_option = click.option("--symbols", metavar="A,B|@FILE", help="Only these (default: all).")
 as_of_option = click.option(
@@ -20,7 +22,7 @@ as_of_option = click.option(
 
 @click.group(epilog="Example: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv")
 def command() -> None:
-    """List, check and show the stored bars."""
+    """List, check, show, export, delete and restore the stored bars."""
 
 
 @command.command("list", epilog="Example: klinepred bars list")
@@ -68,7 +70,7 @@ def show_command(
     output: Path | None,
 ) -> None:
     """Stored bars, sorted by symbol and time. A table shows the last ones, other formats all."""
-    from klinepred.bars.store import scan_bars
+    from klinepred.bars.store import scan_bars, store_version
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
     bars = scan_bars(
@@ -78,7 +80,11 @@ def show_command(
         end=parse_ts(end, option="--end"),
         as_of=parse_as_of(as_of),
     )
-    write_rows(bars.drop("calendar").collect(), form=form, output=output, last=last)
+    rows = bars.drop("calendar").collect()
+    write_rows(rows, form=form, output=output, last=last)
+    logging.getLogger("klinepred.bars").info(
+        f"{rows.height:,} bars, store version {store_version(space, as_of=parse_as_of(as_of))}"
+    )
 
 
 @command.command("check", epilog="Example: klinepred bars check --sessions --symbols AAPL")
@@ -120,3 +126,7 @@ def check_command(
     logging.getLogger("klinepred.bars").info(
         "%s of %s expected bars are there; %s missing", f"{total - gone:,}", f"{total:,}", f"{gone:,}"
     )
+
+
+for upkeep in (history_command, export_command, delete_command, restore_command, compact_command, vacuum_command):
+    command.add_command(upkeep)

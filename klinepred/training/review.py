@@ -96,3 +96,42 @@ def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str,
     except MlflowException:
         return {}
     return {name: [(metric.step, metric.value) for metric in curve] for name, curve in curves.items() if curve}
+
+
+def tags_of_runs(space: Workspace, name: str) -> dict[str, str]:
+    """Value of the tag `name` of every run that has it, deleted runs included, by run id.
+
+    Raises
+    ------
+    UsageError, TrainingError
+        See `run_store`; the store cannot be read.
+    """
+    uri = run_store(space)
+    from mlflow import MlflowClient
+    from mlflow.entities import ViewType
+    from mlflow.exceptions import MlflowException
+
+    found: dict[str, str] = {}
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        pages = client.search_experiments(view_type=ViewType.ALL)
+        experiments = [*pages]
+        while pages.token:
+            pages = client.search_experiments(view_type=ViewType.ALL, page_token=pages.token)
+            experiments.extend(pages)
+        for experiment in experiments:
+            token = None
+            while True:
+                runs = client.search_runs([experiment.experiment_id], "", ViewType.ALL, 1000, page_token=token)
+                found.update({run.info.run_id: run.data.tags[name] for run in runs if name in run.data.tags})
+                token = runs.token
+                if not token:
+                    break
+    except (MlflowException, OSError) as error:
+        raise TrainingError(
+            f"MLflow runs in {uri}",
+            expected="a run store that can be read",
+            got=(str(error).splitlines() or [type(error).__name__])[0][:300],
+            do="start the server or mend its address in MLFLOW_TRACKING_URI, then run the same command again",
+        ) from error
+    return found
