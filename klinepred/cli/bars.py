@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from klinepred.cli.export import command as export_command
+from klinepred.cli.bars_export import command as export_command
+from klinepred.cli.bars_upkeep import compact_command, delete_command, history_command, restore_command, vacuum_command
 from klinepred.cli.options import common, now_option, parse_as_of, parse_symbols, parse_ts
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import format_options, write_rows
-from klinepred.cli.upkeep import compact_command, delete_command, history_command, restore_command, vacuum_command
 
 symbols_option = click.option("--symbols", metavar="A,B|@FILE", help="Only these (default: all).")
 as_of_option = click.option(

@@ -15,6 +15,7 @@ from klinepred.bars import compaction
 from klinepred.bars.compaction import compact
 from klinepred.bars.history import list_history
 from klinepred.bars.ingest import ingest
+from klinepred.bars.parts import write_parts
 from klinepred.bars.store import scan_bars, store_version
 from klinepred.bars.tables import BARS, read_parts
 from klinepred.errors import StoreError
@@ -104,8 +105,7 @@ def test_an_ingest_compacts_a_month_of_too_many_files_by_itself(
 def test_rows_that_come_back_otherwise_are_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space, frame = _scattered(tmp_path, parts=3, days=5)
     files = sorted((space.data / BARS).rglob("*.parquet"))
-    write = compaction.write_parts
-    monkeypatch.setattr(compaction, "write_parts", lambda folder, rows: write(folder, rows.head(-1)))
+    monkeypatch.setattr(compaction, "write_parts", lambda folder, rows: write_parts(folder, rows.head(-1)))
     with pytest.raises(StoreError, match="read back"):
         compact(space, most=1)
     assert sorted((space.data / BARS).rglob("*.parquet")) == files
