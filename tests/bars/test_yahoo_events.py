@@ -12,7 +12,7 @@ import pytest
 from klinepred.bars.delivery import SPLIT_SCHEMA, Delivery
 from klinepred.bars.sources import yahoo as source
 from klinepred.calendar import Clock
-from tests.yahoo_server import FakeYahoo, bars_of, chart, serve, split_at, yfinance_on
+from tests.yahoo_server import FakeYahoo, Row, bars_of, chart, serve, split_at, yfinance_on
 
 NOW = datetime(2026, 6, 30, 22, 0, tzinfo=UTC)
 DAY = bars_of(datetime(2026, 6, 30, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC))
@@ -92,3 +92,14 @@ def test_an_instrument_without_any_volume_keeps_its_bars_and_says_so(yahoo: Fake
     (one,) = ask("EURX=X")
     assert one.frame["volume"].to_list() == [0.0] * 78
     assert one.remarks == ("Yahoo gives no volume of EURX=X at all: stored as 0",)
+
+
+def test_bars_that_come_twice_with_different_values_are_said(yahoo: FakeYahoo) -> None:
+    ts, *values, _ = DAY[10]
+    other: Row = (ts, *values, 7)  # type: ignore[assignment]
+    yahoo.answers["AAPX"] = chart("AAPX", [*DAY[:11], DAY[10], *DAY[11:20]])
+    yahoo.answers["MSFX"] = chart("MSFX", [*DAY[:11], other, *DAY[11:20]])
+    (one,) = ask("AAPX", "MSFX")
+    assert one.remarks == ("Yahoo gave MSFX rows of one bar that differ, 1 of them: the first of each bar was taken",)
+    assert one.frame.group_by("symbol", maintain_order=True).len()["len"].to_list() == [20, 20]
+    assert one.frame.filter(pl.col("ts") == ts)["volume"].to_list() == [1010.0, 1010.0]

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from klinepred.bars.delivery import SPLIT_SCHEMA, Failure
 from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
@@ -132,7 +133,9 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
             raise _empty(symbol, begin, stop)
         frame, splits = _frame(table, named), _splits(table, named)
         _check_range(frame, begin, stop)
-        frame, remarks = _hollow(frame, line.answer)
+        raw = line.answer.json()["chart"]["result"][0]
+        frame, remarks = _hollow(frame, raw)
+        remarks = (*remarks, *_twice(raw, named))
         if currency in MINOR:
             unit = f"{named} is quoted in {currency} ({MINOR[currency]}): prices are stored as quoted"
             remarks = (unit, *remarks)
@@ -146,7 +149,7 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
         raise FaultError(_reason(error), away=away) from error
     except PeeweeException as error:
         raise FaultError(f"yfinance's cache on disk: {_reason(error)}", away=True) from error
-    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, PolarsError) as error:
         if error.args == ("timestamp",):  # a known symbol, no bar in the range
             raise _empty(symbol, begin, stop) from error
         raise FaultError(f"not in the form of a chart ({_reason(error)})") from error
@@ -222,13 +225,11 @@ def _splits(table: Any, symbol: str) -> pl.DataFrame:
     return frame.filter(good).select(*SPLIT_SCHEMA)
 
 
-def _hollow(frame: pl.DataFrame, answer: Any) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _hollow(frame: pl.DataFrame, raw: Any) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """`frame` with null where Yahoo's answer had prices and no volume; instruments without any volume keep their 0."""
-    result = answer.json()["chart"]["result"][0]
-    raw = pl.DataFrame(
-        {"second": result["timestamp"], "told": [v is not None for v in result["indicators"]["quote"][0]["volume"]]}
-    )
-    told = raw.group_by(ts=pl.from_epoch("second", "s").dt.replace_time_zone("UTC").cast(TS)).agg(pl.col("told").any())
+    volumes = raw["indicators"]["quote"][0]["volume"]
+    rows = pl.DataFrame({"second": raw["timestamp"], "told": [volume is not None for volume in volumes]})
+    told = rows.group_by(ts=pl.from_epoch("second", "s").dt.replace_time_zone("UTC").cast(TS)).agg(pl.col("told").any())
     priced = frame.filter(pl.col("close").is_not_null())
     bare = priced.join(told.filter(~pl.col("told")), on="ts", how="semi").get_column("ts")
     if bare.is_empty():
@@ -237,6 +238,15 @@ def _hollow(frame: pl.DataFrame, answer: Any) -> tuple[pl.DataFrame, tuple[str, 
     if bare.len() == priced.height:
         return frame, (f"Yahoo gives no volume of {name} at all: stored as 0",)
     return frame.with_columns(volume=pl.when(~pl.col("ts").is_in(bare.implode())).then("volume")), ()
+
+
+def _twice(raw: Any, symbol: str) -> tuple[str, ...]:
+    """A line where Yahoo gave bars twice with different values: yfinance keeps the first of them and says nothing."""
+    rows = pl.DataFrame({"second": raw["timestamp"], **raw["indicators"]["quote"][0]}, strict=False).unique()
+    count = rows.height - rows.get_column("second").n_unique()
+    if not count:
+        return ()
+    return (f"Yahoo gave {symbol} rows of one bar that differ, {count:,} of them: the first of each bar was taken",)
 
 
 def _reason(error: Exception) -> str:
