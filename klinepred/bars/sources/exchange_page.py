@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Any, Final
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from klinepred.bars.delivery import Failure
-from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
+from klinepred.bars.sources.faults import MALFORMED, BusyError, FaultError, RefusedError
 from klinepred.errors import SourceError, UsageError
 from klinepred.schema import BAR_SCHEMA, TS, VALUES
 
@@ -178,7 +177,7 @@ def _told(place: Venue) -> Iterator[None]:
         raise FaultError(_reason(error), away=True) from error
     except ccxt.BaseError as error:
         raise FaultError(_reason(error)) from error
-    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError, PolarsError) as error:
+    except (*MALFORMED, ValueError) as error:
         raise FaultError(f"not in the form of bars ({_reason(error)})") from error
 
 

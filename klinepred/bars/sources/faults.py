@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from polars.exceptions import PolarsError
+
 from klinepred.bars.delivery import Failure
+
+MALFORMED: Final = (
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    ArithmeticError,
+    NotImplementedError,
+    PolarsError,
+)
+"""What a client raises that trusted an answer to have the form agreed on."""
 
 
 class BusyError(Exception):

@@ -12,10 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from klinepred.bars.delivery import SPLIT_SCHEMA, Failure
-from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
+from klinepred.bars.sources.faults import MALFORMED, BusyError, FaultError, RefusedError
 from klinepred.calendar import Clock
 from klinepred.schema import BAR_SCHEMA, TS
 
@@ -149,7 +148,7 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
         raise FaultError(_reason(error), away=away) from error
     except PeeweeException as error:
         raise FaultError(f"yfinance's cache on disk: {_reason(error)}", away=True) from error
-    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, PolarsError) as error:
+    except MALFORMED as error:
         if error.args == ("timestamp",):  # a known symbol, no bar in the range
             raise _empty(symbol, begin, stop) from error
         raise FaultError(f"not in the form of a chart ({_reason(error)})") from error
