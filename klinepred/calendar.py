@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -11,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from klinepred.aliases import canonical
 from klinepred.errors import CalendarError
 from klinepred.schema import BAR, BAR_MINUTES, BAR_US, CALENDAR, TS
 
 Hours = Literal["regular", "extended"]
 
 # Pre- and post-market trading of US equities (NYSE, Nasdaq, Cboe): 04:00 to 20:00 New York, on half days to 17:00.
-EXTENDED: Final[dict[str, tuple[int, int, int]]] = {"XNYS": (4, 20, 17), "XNAS": (4, 20, 17)}
+EXTENDED: Final[dict[str, tuple[int, int, int]]] = {"XNYS": (4, 20, 17)}
 FIRST_DAY: Final = date(1990, 1, 1)
 AHEAD: Final = timedelta(days=3 * 366)
 
@@ -28,6 +30,9 @@ class Clock:
 
     calendar: str
     hours: Hours = "regular"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "calendar", canonical(self.calendar))  # NYSE, NASDAQ and XNYS are one clock
 
     def __str__(self) -> str:
         return self.calendar if self.hours == "regular" else f"{self.calendar}+extended"
@@ -48,14 +53,11 @@ class Clock:
 def _exchange(name: str):  # type: ignore[no-untyped-def]  # exchange_calendars has no annotations
     import exchange_calendars as xc
 
-    names = xc.get_calendar_names(include_aliases=True)
-    if name not in names:
-        import difflib
-
+    if name not in (names := xc.get_calendar_names(include_aliases=True)):
         near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.5)
         raise CalendarError(
             f"calendar {name!r}",
-            expected="a calendar of exchange_calendars, such as XNYS, XNAS, XLON, XHKG, XSHG, CMES, 24/7",
+            expected="a calendar of exchange_calendars, such as XNYS, XLON, XHKG, XSHG, CMES, 24/7",
             got=f"{name!r}, which it does not know",
             do=f"use --calendar with one of: {', '.join(near) or 'XNYS, 24/7'}",
         )

@@ -75,6 +75,9 @@ class DataSettings(Settings):
     start: Day | None = None
     end: Day | None = None
     paths: Texts = ()
+    rescale: Literal["confirmed", "always", "never"] = "confirmed"
+    """When stored bars follow received ones to another basis (a split, pence for pounds): where the source itself tells
+    of the split, where the overlap shows it plainly, or not at all; otherwise the symbol is refused."""
     simulate: SimulateSettings = SimulateSettings()
 
     @model_validator(mode="after")

@@ -18,6 +18,8 @@ REASON: Final = "reason"
 REJECT_SCHEMA: Final = {**BAR_SCHEMA, REASON: pl.String()}
 OUTSIDE: Final = "outside the trading sessions"
 OFF_GRID: Final = "not on the 5-minute grid"
+LISTED: Final = 20
+"""So many stamps of empty and unfinished rows of a symbol are listed; the others are counted."""
 CONFLICT: Final = "two rows of one bar that differ"
 
 
@@ -34,7 +36,8 @@ class Cleaned:
     counts
         A row per symbol: `received`, `duplicates` (exact repeats dropped), `empty` (rows without any price), `held`
         (bars not finished at `now`), `zero_volume` (good bars with volume 0), `first_slot`, `last_slot` (span of
-        finished rows on the grid, empty and impossible ones included), `held_ts`, `empty_ts` (first such stamp).
+        finished rows on the grid, empty and impossible ones included), `held_ts`, `empty_ts` (lists: the first such
+        stamps, at most `LISTED`).
     """
 
     bars: pl.DataFrame
@@ -136,8 +139,8 @@ def _counts(judged: pl.DataFrame, *, repeats: pl.DataFrame, good: pl.DataFrame) 
         received=pl.len(),
         empty=(rule == 2).sum(),
         held=(rule == 3).sum(),
-        empty_ts=pl.col("ts").filter(rule == 2).min(),
-        held_ts=pl.col("ts").filter(rule == 3).min(),
+        empty_ts=pl.col("ts").filter(rule == 2).bottom_k(LISTED),
+        held_ts=pl.col("ts").filter(rule == 3).bottom_k(LISTED),
         first_slot=spanned.min(),
         last_slot=spanned.max(),
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from klinepred.bars.basis import CHANGE, Edge
+
 
 @dataclass
 class Doubt:
@@ -15,9 +17,15 @@ class Doubt:
     One file or month can look like revisions where the whole is plainly something else, so nothing of a doubtful
     symbol is stored before its last bar has come; one that was refused once is refused for the rest of the ingest.
     Memory grows with the rows held: those of symbols whose closes changed, until there is enough to refuse them.
+
+    Attributes
+    ----------
+    even
+        By symbol, the first and last bars of each part of the ingest that came with the stored closes.
     """
 
     refused: set[str] = field(default_factory=set)
+    even: dict[str, list[Edge]] = field(default_factory=dict)
     _held: dict[str, list[tuple[pl.DataFrame, str]]] = field(default_factory=dict)
 
     def hold(self, good: pl.DataFrame, symbols: set[str], *, source: str) -> None:
@@ -33,6 +41,13 @@ class Doubt:
     def held(self) -> set[str]:
         """Symbols with rows held."""
         return set(self._held)
+
+    def note_even(self, common: pl.DataFrame) -> None:
+        """Remember where received bars had the closes stored; columns as `measure` takes them."""
+        equal = common.filter((pl.col("close") / pl.col("_close") - 1.0).abs() <= CHANGE).sort("ts")
+        ends = pl.concat([equal.group_by("symbol").first(), equal.group_by("symbol").last()]).unique()
+        for symbol, ts, close in ends.select("symbol", "ts", "_close").iter_rows():
+            self.even.setdefault(symbol, []).append(Edge(ts, close))
 
     def release(self) -> Iterator[tuple[pl.DataFrame, int, str]]:
         """Of each symbol all rows (what came later counts), how many stamps came again, and the sources."""

@@ -9,9 +9,10 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from klinepred.bars.batches import within
 from klinepred.bars.clean import clean
 from klinepred.bars.delivery import Delivery, Failure, Understood
-from klinepred.bars.ingest import deliveries, within
+from klinepred.bars.supply import deliveries
 from klinepred.calendar import Clock, segments
 from klinepred.errors import UsageError
 from klinepred.schema import BAR_SCHEMA

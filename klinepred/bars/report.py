@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from klinepred.bars.delivery import Status
+from klinepred.bars.rescale import Rescaled
 from klinepred.schema import TS
 
 FAILED: Final[frozenset[Status]] = frozenset({"rate-limited", "unknown-symbol", "rejected", "failed"})
@@ -36,6 +37,10 @@ class SymbolReport:
         come as a good bar. None where the symbol was refused or nothing came.
     first_ts, last_ts
         First and last good bar received (opens, UTC).
+    empty_ts, held_ts
+        The first stamps of rows without prices, and of unfinished ones; `LISTED` at most, `empty` and `held` count all.
+    rescaled
+        What was done to stored bars that were on another basis than those received.
     """
 
     symbol: str
@@ -54,6 +59,9 @@ class SymbolReport:
     first_ts: datetime | None = None
     last_ts: datetime | None = None
     message: str = ""
+    empty_ts: tuple[datetime, ...] = ()
+    held_ts: tuple[datetime, ...] = ()
+    rescaled: Rescaled | None = None
 
     def reasons(self) -> Mapping[str, int]:
         """How many rows were quarantined for which reason, most frequent first."""
@@ -101,13 +109,16 @@ class IngestReport:
                     "unchanged": row.unchanged,
                     "duplicates": row.duplicates,
                     "empty": row.empty,
+                    "empty_ts": [_iso(ts) for ts in row.empty_ts],
                     "held_back": row.held,
+                    "held_back_ts": [_iso(ts) for ts in row.held_ts],
                     "quarantined": [{"ts": _iso(bad.ts), "reason": bad.reason} for bad in row.quarantined],
                     "expected": row.expected,
                     "missing": row.missing,
                     "zero_volume": row.zero_volume,
                     "first_ts": _iso(row.first_ts),
                     "last_ts": _iso(row.last_ts),
+                    "rescaled": row.rescaled.to_dict() if row.rescaled else None,
                     "message": row.message,
                 }
                 for row in self.symbols

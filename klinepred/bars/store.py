@@ -1,4 +1,4 @@
-"""In: a workspace, symbols, a range of time. Out: its stored `Bars`, the list of symbols; one commit per batch in."""
+"""In: a workspace, symbols, a range of time. Out: its stored `Bars`, the list of symbols, what was set aside."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 
 import polars as pl
 
+from klinepred.aliases import canonical
 from klinepred.bars import tables
-from klinepred.bars.check import check_bars
 from klinepred.bars.clocks import read_symbols
-from klinepred.bars.parts import MONTH
+from klinepred.bars.isolated import is_suspect
 from klinepred.bars.tables import BARS, QUARANTINE, SYMBOLS
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
-from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS, Bars
+from klinepred.schema import BAR_SCHEMA, CALENDAR, TS, Bars
 
 
 def scan_bars(
@@ -77,7 +77,9 @@ def list_symbols(space: Workspace, *, as_of: int | datetime | None = None) -> pl
         .group_by("symbol")
         .agg(first_ts=pl.col("ts").min(), last_ts=pl.col("ts").max(), bars=pl.len().cast(pl.Int64))
     )
-    return read_symbols(space.data, as_of).lazy().join(spans, on="symbol").sort("symbol").collect()
+    names = read_symbols(space.data, as_of).lazy().join(spans, on="symbol").sort("symbol").collect()
+    aliases = {name: canonical(name) for name in names["calendar"].unique()}  # older stores may have NYSE for XNYS
+    return names.with_columns(pl.col("calendar").replace(aliases))
 
 
 def store_version(space: Workspace, *, as_of: int | datetime | None = None) -> int | None:
@@ -98,26 +100,19 @@ def has_bars(space: Workspace, *, as_of: int | datetime | None = None) -> set[st
     return set(rows.select(pl.col("symbol").unique()).collect().to_series())
 
 
-def read_overlap(space: Workspace, received: pl.DataFrame) -> pl.DataFrame:
-    """Stored bars of the symbols of `received`, from its first to its last stamp."""
-    if received.is_empty():
-        return pl.DataFrame(schema=BAR_SCHEMA)
-    low, high = received.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
-    rows = scan_rows(space, start=low, end=high + BAR)
-    symbols = received.get_column("symbol").unique().to_list()
-    return rows.filter(pl.col("symbol").is_in(symbols)).select(*BAR_SCHEMA).collect()
-
-
 def keep_quarantine(space: Workspace, rejects: pl.DataFrame, *, source: str) -> None:
     """Add rows to the quarantine that are not in it yet; the same file taken in twice adds nothing."""
     if rejects.is_empty():
         return
-    have = tables.scan_table(space.data, QUARANTINE).select(*BAR_SCHEMA, "reason").collect()
-    fresh = rejects.unique(maintain_order=True)
+    # a price in doubt is one reason, whichever neighbours it was compared with
+    kind = pl.when(is_suspect()).then(pl.lit("price")).otherwise("reason").alias("_kind")
+    keys = [*BAR_SCHEMA, "_kind"]
+    have = tables.scan_table(space.data, QUARANTINE).select(*BAR_SCHEMA, "reason").with_columns(kind).collect()
+    fresh = rejects.with_columns(kind).unique(keys, maintain_order=True)
     if have.height:
-        fresh = fresh.join(have, on=fresh.columns, how="anti", nulls_equal=True, maintain_order="left")
+        fresh = fresh.join(have, on=keys, how="anti", nulls_equal=True, maintain_order="left")
     if fresh.height:
-        rows = fresh.with_columns(source=pl.lit(source))
+        rows = fresh.select(*BAR_SCHEMA, "reason", source=pl.lit(source))
         tables.append(space.data, QUARANTINE, rows, note={"klinepred.source": source})
 
 
@@ -133,40 +128,6 @@ def keep_symbols(space: Workspace, symbols: Sequence[str], *, clock: Clock, sour
     latest = tables.scan_table(space.data, SYMBOLS).collect()  # other than `have` where a change was stopped half-way
     if not table.equals(latest.sort("symbol")):
         tables.overwrite(space.data, SYMBOLS, table, note={"klinepred.source": source})
-
-
-def commit_bars(
-    space: Workspace, *, new: pl.DataFrame, revised: pl.DataFrame, stored: pl.DataFrame, clock: Clock, source: str
-) -> None:
-    """Put new and revised bars in, as one commit. The caller holds the writer's lock.
-
-    Parameters
-    ----------
-    new, revised
-        `BAR_SCHEMA` and `month`, sorted; no bar is in both.
-    stored
-        What `read_overlap` gave for these bars, under the same lock.
-    """
-    note = {"klinepred.source": source, "klinepred.new": str(new.height), "klinepred.revised": str(revised.height)}
-    if revised.is_empty():
-        if new.height:
-            check_bars(new, clock=clock)
-            tables.append(space.data, BARS, new, note=note)
-        return
-    # Replace the smallest box of symbols and time that holds every revised bar. New bars outside the box must come
-    # in the same commit, so the box is drawn around both.
-    change = pl.concat([new, revised])
-    box = change.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0, named=True)
-    symbols = change.get_column("symbol").unique().sort().to_list()
-    kept = stored.filter(
-        pl.col("symbol").is_in(symbols) & (pl.col("ts") >= box["low"]) & (pl.col("ts") <= box["high"])
-    ).join(revised, on=["symbol", "ts"], how="anti")
-    kept = kept.with_columns(pl.col("ts").dt.strftime("%Y-%m").alias(MONTH))
-    rows = pl.concat([change.select(kept.columns), kept]).sort("symbol", "ts")
-    check_bars(rows, clock=clock)
-    inside = pl.col("symbol").is_in(symbols) & pl.col("ts").is_between(box["low"], box["high"])
-    months = f"{box['low']:%Y-%m}", f"{box['high']:%Y-%m}"
-    tables.overwrite(space.data, BARS, rows, note=note, where=inside, months=months)
 
 
 def scan_rows(

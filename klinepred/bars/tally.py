@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from klinepred.bars.clean import OUTSIDE
+from klinepred.bars.clean import LISTED, OUTSIDE
 from klinepred.bars.delivery import Failure, Status
 from klinepred.bars.report import Quarantined, SymbolReport
+from klinepred.bars.rescale import Rescaled
 
 COUNTS: Final = ("received", "duplicates", "empty", "held", "zero_volume", "new", "revised", "unchanged")
 NO_SYMBOL: Final = "(no symbol)"
@@ -28,8 +29,10 @@ class _Symbol:
     span: tuple[int, int] | None = None
     first_ts: datetime | None = None
     last_ts: datetime | None = None
-    empty_ts: datetime | None = None
-    held_ts: datetime | None = None
+    empty_ts: list[datetime] = field(default_factory=list)
+    held_ts: list[datetime] = field(default_factory=list)
+    rescaled: Rescaled | None = None
+    notes: list[str] = field(default_factory=list)
     failure: Failure | None = None
 
 
@@ -46,8 +49,8 @@ class Tally:
             here = self._of(row["symbol"])
             for name in COUNTS:
                 here.counts[name] += int(row.get(name) or 0)
-            here.empty_ts = here.empty_ts or row.get("empty_ts")
-            here.held_ts = here.held_ts or row.get("held_ts")
+            here.empty_ts = _first(here.empty_ts, row.get("empty_ts"))
+            here.held_ts = _first(here.held_ts, row.get("held_ts"))
             if row.get("first_slot") is not None:
                 low, high = here.span or (row["first_slot"], row["last_slot"])
                 here.span = (min(low, row["first_slot"]), max(high, row["last_slot"]))
@@ -88,6 +91,27 @@ class Tally:
         here = self._of(symbol)
         here.failure = here.failure or failure
 
+    def add_rescaled(self, record: Rescaled) -> None:
+        """Stored bars of a symbol that were brought to another basis."""
+        here = self._of(record.symbol)
+        here.rescaled = record
+        here.notes.append(record.words)
+
+    def add_note(self, symbol: str, note: str) -> None:
+        """A line for the message of `symbol`."""
+        self._of(symbol).notes.append(note)
+
+    def covers(self, symbol: str, slots: pl.Series) -> pl.Series:
+        """For each of `slots` whether a good bar of `symbol` was received there."""
+        here = self._symbols.get(symbol)
+        if here is None or not here.runs:
+            return pl.repeat(False, slots.len(), eager=True)
+        runs = np.unique(np.concatenate(here.runs), axis=0)
+        reach = np.maximum.accumulate(runs[:, 1])
+        wanted = slots.to_numpy()
+        spot = np.searchsorted(runs[:, 0], wanted, side="right") - 1
+        return pl.Series((spot >= 0) & (wanted <= reach[np.maximum(spot, 0)]))
+
     def taken(self, symbol: str) -> int:
         """Bars of `symbol` that this ingest has stored so far."""
         here = self._symbols.get(symbol)
@@ -102,6 +126,11 @@ class Tally:
         return self._symbols.setdefault(NO_SYMBOL if symbol is None else symbol, _Symbol())
 
 
+def _first(have: list[datetime], more: list[datetime] | None) -> list[datetime]:
+    """The first `LISTED` of all stamps."""
+    return sorted({*have, *more})[:LISTED] if more else have
+
+
 def _report(name: str, here: _Symbol, stored: np.ndarray) -> SymbolReport:
     status, lead = _status(here)
     expected = here.span[1] - here.span[0] + 1 if here.span else None
@@ -113,15 +142,19 @@ def _report(name: str, here: _Symbol, stored: np.ndarray) -> SymbolReport:
             f"{outside:,} of {count['received']:,} rows lie outside the sessions: check --calendar, --hours, --tz"
         )
     if count["held"]:
-        notes.append(f"{count['held']:,} unfinished, held back, from {here.held_ts:%Y-%m-%d %H:%MZ}")
+        notes.append(f"{count['held']:,} unfinished, held back, from {here.held_ts[0]:%Y-%m-%d %H:%MZ}")
     if count["empty"]:
-        at = f", first {here.empty_ts:%Y-%m-%d %H:%MZ}" if here.empty_ts else ""
+        at = f", first {here.empty_ts[0]:%Y-%m-%d %H:%MZ}" if here.empty_ts else ""
         notes.append(f"without prices, counted as missing: {count['empty']:,}{at}")
+    notes += here.notes
     return SymbolReport(
         symbol=name,
         status=status,
         **count,
         quarantined=tuple(here.quarantined),
+        empty_ts=tuple(here.empty_ts),
+        held_ts=tuple(here.held_ts),
+        rescaled=here.rescaled,
         expected=expected,
         missing=None if expected is None else expected - _covered([*here.runs, _inside(stored, here.span)]),
         first_ts=here.first_ts,

@@ -63,6 +63,11 @@ Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
 @click.option("--vendor", metavar="auto|NAME", help="Whose conventions the files follow (default: recognised).")
 @click.option("--calendar", metavar="NAME", help="Sessions, such as XNYS, XLON, 24/7 (default: the pipeline's).")
 @click.option("--hours", type=click.Choice(["regular", "extended"]), help="Trading hours.")
+@click.option(
+    "--rescale/--no-rescale",
+    default=None,
+    help="Multiply stored bars by a constant ratio to received ones (default: where the source tells of the split).",
+)
 @click.option("--dry-run", is_flag=True, help="Show how files are read, and store nothing.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to FILE.")
@@ -85,6 +90,7 @@ def command(
     vendor: str | None,
     calendar: str | None,
     hours: str | None,
+    rescale: bool | None,
     dry_run: bool,
     form: Literal["table", "json"],
     output: Path | None,
@@ -114,6 +120,7 @@ def command(
         "exchange": exchange,
         "calendar": calendar,
         "hours": hours,
+        "rescale": None if rescale is None else "always" if rescale else "never",
     }
     first, last = changes["start"] or run.data.start, changes["end"] or run.data.end
     if first and last and first > last:

@@ -77,11 +77,11 @@ def test_revised_bars_are_taken_over_and_new_ones_added_in_one_commit(tmp_path: 
 def test_a_symbol_is_not_taken_in_by_a_second_calendar(tmp_path: Path) -> None:
     space, frame = Workspace(tmp_path), walk(["A"])
     _take(space, frame)
-    report = _take(space, pl.concat([frame, walk(["B"])]), calendar="XNAS")
+    report = _take(space, pl.concat([frame, walk(["B"])]), calendar="XTSE")
     assert [(row.symbol, row.status) for row in report.symbols] == [("A", "rejected"), ("B", "ok")]
     assert "--calendar XNYS" in report.symbols[0].message
     assert report.exit_code == 3
-    assert list_symbols(space).select("symbol", "calendar").rows() == [("A", "XNYS"), ("B", "XNAS")]
+    assert list_symbols(space).select("symbol", "calendar").rows() == [("A", "XNYS"), ("B", "XTSE")]
 
 
 def test_a_split_is_refused_and_the_store_left_alone(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""In: the data settings of a pipeline. Out: what its source delivers, one delivery after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from klinepred.bars.delivery import Delivery
+from klinepred.bars.tally import Tally
+from klinepred.calendar import Clock
+from klinepred.errors import UsageError
+from klinepred.paths import Workspace
+from klinepred.settings import DataSettings
+
+
+def deliveries(
+    data: DataSettings, clock: Clock, now: datetime, *, space: Workspace | None = None, tally: Tally | None = None
+) -> Iterator[Delivery]:
+    """What the source of `data` gives, one delivery after another; for errors see `klinepred.bars.ingest`.
+
+    An exchange is asked only for what is not in the store of `space` (None: as if nothing were), which `tally` is told.
+    """
+    if data.source == "files":
+        from klinepred.bars.sources.files import read_files
+
+        if not data.paths:
+            raise UsageError(
+                "ingest from files",
+                expected="at least one file, folder or pattern",
+                got="none",
+                do="write klinepred ingest PATH…, or set data.paths in the pipeline",
+            )
+        return read_files(
+            [Path(path) for path in data.paths],
+            clock=clock,
+            tz=data.tz,
+            stamp=data.stamp,
+            symbols=data.symbols,
+            vendor=data.vendor,
+        )
+    if data.source == "simulate":
+        from klinepred.bars.sources.simulate import simulate
+
+        return simulate(data.simulate, clock=clock)
+    if not data.symbols:
+        named, some = ("Yahoo", "AAPL,MSFT") if data.source == "yahoo" else ("an exchange", "BTC/USDT,ETH/USDT")
+        raise UsageError(
+            f"ingest from {named}",
+            expected="at least one symbol",
+            got="none",
+            do=f"add --symbols {some}, or set data.symbols in the pipeline",
+        )
+    if data.source == "exchange":
+        from klinepred.bars.resume import from_exchange
+
+        return from_exchange(data, clock, now, space=space, tally=tally)
+    from klinepred.bars.sources.yahoo import fetch
+
+    return fetch(data.symbols, clock=clock, start=data.start, end=data.end, now=now)
+
+
+def are_many_parts(data: DataSettings) -> bool:
+    """Whether the bars of one symbol may come in several deliveries."""
+    if data.source == "files":
+        from klinepred.bars.sources.files import are_many, find_files
+
+        return are_many(find_files([Path(path) for path in data.paths]))
+    return data.source in ("simulate", "exchange")
