@@ -155,29 +155,35 @@ def overwrite(
         return
     parts = [part for part in parts if months[0] <= str(part.month) <= months[1]]
     need_parts(folder / name, parts, version=number)
-    left, touched = [rows.select(SCHEMAS[name].keys())], []
-    for part in parts:
-        here = scan_parts(folder / name, name, [part]).collect()
-        rest = here.filter(~where)
-        if rest.height < here.height:
+    touched = []
+    with writing(folder, name, rows.height) as made:
+        if rows.height:
+            made.extend(write_parts(folder / name, rows.select(SCHEMAS[name].keys())))
+        for part in parts:  # one at a time: all of them may be more than fits into memory
+            here = scan_parts(folder / name, name, [part])
+            if not here.filter(where).select(pl.len()).collect().item():
+                continue
             touched.append(part)
-            left.append(rest.with_columns(pl.lit(part.month).alias(MONTH)).select(SCHEMAS[name].keys()))
-    change(folder, name, *(frame for frame in left if frame.height), note=note, remove=touched)
+            rest = here.filter(~where).collect()
+            if rest.height:
+                rest = rest.with_columns(pl.lit(part.month).alias(MONTH)).select(SCHEMAS[name].keys())
+                made.extend(write_parts(folder / name, rest))
+        put(folder, name, add=made, remove=touched, note=note)
 
 
 def change(
-    folder: Path, name: str, *frames: pl.DataFrame, note: Mapping[str, str], remove: Sequence[Part] = ()
+    folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str], remove: Sequence[Part] = ()
 ) -> None:
-    """Add `frames`, each as files of its own, and take the files `remove` out, in one commit.
+    """Add `rows` and take the files `remove` out, in one commit.
 
     Raises
     ------
     StoreError
         It could not be written; the table is as it was, and nothing of it stays on the disk.
     """
-    with writing(folder, name, sum(frame.height for frame in frames)) as made:
-        for frame in frames:
-            made.extend(write_parts(folder / name, frame.select(SCHEMAS[name].keys())))
+    with writing(folder, name, rows.height) as made:
+        if rows.height:
+            made.extend(write_parts(folder / name, rows.select(SCHEMAS[name].keys())))
         put(folder, name, add=made, remove=remove, note=note)
 
 
