@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 import polars as pl
 
@@ -19,8 +18,6 @@ from klinepred.schema import BAR, CALENDAR
 from klinepred.settings import DataSettings
 
 Span = tuple[datetime, datetime]
-AT_ONCE: Final = 20
-"""Symbols whose stamps are looked at together, so that memory stays bounded."""
 
 
 def from_exchange(
@@ -92,22 +89,23 @@ def stored_spans(space: Workspace, symbols: Sequence[str], *, since: datetime | 
     since
         Nothing before it is looked at (aware). None = everything, as one stretch from the first bar to the last.
     """
-    names = sorted({name.upper() for name in symbols})
+    rows = tables.scan_table(space.data, BARS, first=None if since is None else f"{since:%Y-%m}")
+    named = pl.col("symbol").str.to_uppercase().is_in(sorted({name.upper() for name in symbols}))
+    rows = rows.filter(named).select("symbol", "ts")
+    run = pl.lit(0, pl.UInt32)
+    if since is not None:
+        rows = rows.filter(pl.col("ts") >= since).sort("symbol", "ts")
+        run = (pl.col("ts") - pl.col("ts").shift(1) != BAR).fill_null(True).cum_sum().over("symbol")
+    spans = (
+        rows.with_columns(run=run)
+        .group_by("symbol", "run")
+        .agg(first=pl.col("ts").min(), last=pl.col("ts").max())
+        .sort("symbol", "first")
+        .collect()
+    )
     found: dict[str, list[Span]] = {}
-    for at in range(0, len(names), AT_ONCE):
-        rows = tables.scan_table(space.data, BARS, first=None if since is None else f"{since:%Y-%m}")
-        rows = rows.filter(pl.col("symbol").str.to_uppercase().is_in(names[at : at + AT_ONCE])).select("symbol", "ts")
-        run = pl.lit(0, pl.UInt32)
-        if since is not None:
-            rows = rows.filter(pl.col("ts") >= since).sort("symbol", "ts")
-            run = (pl.col("ts") - pl.col("ts").shift(1) != BAR).fill_null(True).cum_sum().over("symbol")
-        spans = (
-            rows.with_columns(run=run).group_by("symbol", "run").agg(first=pl.col("ts").min(), last=pl.col("ts").max())
-        )
-        for symbol, first, last in (
-            spans.sort("symbol", "first").collect().select("symbol", "first", "last").iter_rows()
-        ):
-            found.setdefault(symbol, []).append((first, last))
+    for symbol, first, last in spans.select("symbol", "first", "last").iter_rows():
+        found.setdefault(symbol, []).append((first, last))
     return found
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.delivery import Delivery, Failure
 from klinepred.bars.sources.archive import opened
-from klinepred.bars.sources.columns import find_layout
+from klinepred.bars.sources.binary import STREAM, read_binary
 from klinepred.bars.sources.delimited import Rows, read_delimited
+from klinepred.bars.sources.json_rows import read_json
+from klinepred.bars.sources.json_text import is_json
 from klinepred.bars.sources.kinds import PACKED, PLAIN, is_hidden, packing_of, read_head
 from klinepred.bars.sources.meaning import Asked, to_delivery
 from klinepred.bars.sources.member import Member
@@ -148,35 +149,9 @@ def _read_rows(data: Path, member: Member, room: Room) -> Rows:
     """The rows of the plain file at `data`, which messages call by the names of `member`."""
     head, ending = read_head(data), member.named.suffix.lower()
     if head.startswith(b"PAR1") or ending in (".parquet", ".pq"):
-        return _read_binary(data, member, "Parquet")
-    if head.startswith(b"ARROW1") or ending in (".feather", ".arrow", ".ipc"):
-        return _read_binary(data, member, "Arrow")
+        return read_binary(data, member, "Parquet", head=head)
+    if head.startswith((b"ARROW1", STREAM)) or ending in (".feather", ".arrow", ".ipc"):
+        return read_binary(data, member, "Arrow", head=head)
+    if is_json(head, ending):
+        return read_json(data, member, room)
     return read_delimited(data, member, room)
-
-
-def _read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"]) -> Rows:
-    try:
-        scan = pl.scan_parquet(data, glob=False, hive_partitioning=False) if kind == "Parquet" else pl.scan_ipc(data)
-        schema = scan.collect_schema()
-        sample = scan.head(50).collect()
-        texts = {name: [str(value) for value in sample.get_column(name)] for name in schema.names()}
-        layout = find_layout(schema.names(), where=member.where, sample=texts)
-        frame = scan.select(layout.used).collect()
-    except (PolarsError, PanicException, OSError) as error:
-        raise SourceError(
-            member.where,
-            expected=f"a whole {kind} file",
-            got=str(error).splitlines()[0][:200],
-            do="download or export it again: it is damaged or not of this kind",
-        ) from error
-    try:
-        frame = frame.with_columns(pl.col(name).cast(pl.Float64) for name in layout.numbers)
-        first = tuple(zip(*texts.values(), strict=True))
-        return Rows(frame, layout, (), names=tuple(schema.names()), first=first, form=kind)
-    except PolarsError as error:
-        raise SourceError(
-            member.where,
-            expected=f"numbers in {', '.join(layout.numbers)}",
-            got=str(error).splitlines()[0][:200],
-            do="store prices and volume as numbers",
-        ) from error
