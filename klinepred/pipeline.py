@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klinepred.bars.store import list_symbols, scan_bars
+from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
@@ -78,6 +78,9 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
     StoreError, DatasetError
         Too little is stored.
     """
+    import polars as pl
+
+    from klinepred.bars.hindsight import judge_universe
     from klinepred.dataset.make import make_dataset
     from klinepred.features.build import FEATURE_SETS, build_features
 
@@ -86,6 +89,9 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
     data = make_dataset(table, run.dataset)
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
         log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
+    real = data.spans().filter(~pl.col("symbol").is_in(list(simulated_symbols(space))))
+    for line in judge_universe(real):
+        log.warning("%s", line)
     return data
 
 
@@ -143,7 +149,8 @@ def evaluate_model(
     from klinepred.training.review import history_of
 
     bundle = load_bundle(folder)
-    evaluation = evaluate(bundle, dataset_of(bundle, space, now=now), settings=settings)
+    data = dataset_of(bundle, space, now=now)
+    evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space))
     report = write_report(
         evaluation,
         folder / "report.html",

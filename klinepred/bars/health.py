@@ -1,144 +1,271 @@
-"""In: stored bars, the calendar. Out: per symbol and session what was expected, what is there, what looks odd."""
+"""In: a workspace, symbols, the time. Out: `Health`: how complete, fresh and plausible the stored bars are."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Final
 
 import polars as pl
 
-from klinepred.calendar import Clock, grid, newest_finished, place
-from klinepred.schema import BAR, CALENDAR, TS, Bars
+from klinepred.bars import tables
+from klinepred.bars.check import value_rules
+from klinepred.bars.gaps import (
+    DAYTIMES,
+    GAPS,
+    MOVES,
+    SESSIONS,
+    count_moves,
+    count_sessions,
+    find_gaps,
+    share_by_time,
+)
+from klinepred.bars.hindsight import judge_universe
+from klinepred.bars.oddities import JUMPS, ODD, look_over
+from klinepred.bars.spans import add_sessions, find_renames, mark_ended, newest_sessions, read_clocks
+from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols, store_version
+from klinepred.bars.summary import summarise
+from klinepred.calendar import Clock, known_span, place
+from klinepred.paths import Workspace
+from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS, Bars
 
-JUMP: Final = 0.25
-"""A close-to-close log return above this size is worth a look: a split that was not adjusted, a wrong unit."""
-SYMBOLS_AT_ONCE: Final = 50
-SEEN_SCHEMA: Final[dict[str, pl.DataType]] = {
+ROWS_AT_ONCE: Final = 1_000_000
+"""Whole symbols are read together up to this many bars: memory is that of these, not of the store."""
+NAMED: Final = 8
+SEEN: Final[dict[str, pl.DataType]] = {
     "symbol": pl.String(),
-    "calendar": pl.String(),
-    "jumps": pl.Int64(),
+    CALENDAR: pl.String(),
+    "first_ts": TS,
+    "last_ts": TS,
+    "first_open": pl.Float64(),
+    "last_close": pl.Float64(),
+    "duplicates": pl.Int64(),
+    "impossible": pl.Int64(),
+}
+QUARANTINED: Final[dict[str, pl.DataType]] = {
+    "symbol": pl.String(),
+    "reason": pl.String(),
+    "rows": pl.Int64(),
+    "first_ts": TS,
     "last_ts": TS,
 }
-SESSION_SCHEMA: Final = {
-    "symbol": pl.String,
-    "session": pl.Date,
-    "expected": pl.Int64,
-    "received": pl.Int64,
-    "missing": pl.Int64,
-    "zero_volume": pl.Int64,
-}
 
 
-def check_sessions(bars: Bars, *, now: datetime) -> pl.DataFrame:
-    """Every session from a symbol's first to its last stored one, against the calendar.
+@dataclass(frozen=True)
+class Health:
+    """What a look over the stored bars found.
+
+    Attributes
+    ----------
+    symbols
+        One row a symbol: symbol, calendar, sessions, expected, received, missing, worst (session with most missing;
+        null if none), gaps, longest_gap (bars), zero_volume, zero_run, stale, stale_run, jumps, spikes, duplicates,
+        impossible (rows that break what `check_bars` guarantees: none unless the store was damaged), quarantined,
+        first_ts, last_ts, late (bars the calendar finished since), ended (last session of one that no longer trades),
+        renamed_to.
+    sessions, gaps, jumps
+        See `klinepred.bars.gaps` and `klinepred.bars.oddities`.
+    daytimes
+        Expected and missing bars by the venue's time of day.
+    quarantine
+        symbol, reason, rows, first_ts, last_ts: what was ever set aside, also of symbols without a stored bar.
+    renames
+        See `klinepred.bars.spans.find_renames`.
+    hindsight
+        Sentences about the choice of the universe, see `klinepred.bars.hindsight`.
+    ahead
+        Stored bars that are not finished at `now`; they are in none of the tables.
+    """
+
+    symbols: pl.DataFrame
+    sessions: pl.DataFrame
+    gaps: pl.DataFrame
+    jumps: pl.DataFrame
+    daytimes: pl.DataFrame
+    quarantine: pl.DataFrame
+    renames: pl.DataFrame
+    hindsight: tuple[str, ...]
+    ahead: int
+    now: datetime
+    version: int | None = None
+
+    @property
+    def damaged(self) -> int:
+        """Rows that can be in no sound store: repeated, off the grid, with impossible values."""
+        return int(self.symbols["duplicates"].sum()) + int(self.symbols["impossible"].sum())
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences on what a reader must know before trusting the numbers."""
+        lines = list[str]()
+        if self.damaged:
+            torn = self.symbols.filter((pl.col("duplicates") > 0) | (pl.col("impossible") > 0))
+            lines.append(
+                f"{self.damaged:,} rows of {_some(torn['symbol'].to_list())} are repeated or no possible bars: "
+                "something else than klinepred wrote into the store; go back to an older version of it"
+            )
+        if self.ahead:
+            lines.append(f"{self.ahead:,} stored bars are not finished at {self.now:%Y-%m-%d %H:%M}Z and were left out")
+        bare = self.quarantine.join(self.symbols, on="symbol", how="anti", nulls_equal=True)
+        if bare.height:
+            names = [str(name) for name in bare["symbol"].unique().sort()]
+            lines.append(
+                f"{bare['rows'].sum():,} rows in quarantine are of symbols without a stored bar: {_some(names)}"
+            )
+        gone = self.symbols.drop_nulls("ended").filter(~pl.col("symbol").is_in(self.renames["symbol"].to_list()))
+        if gone.height:
+            named = [f"{symbol} ({day})" for symbol, day in gone.select("symbol", "ended").iter_rows()]
+            lines.append(
+                f"{gone.height} symbols have no bar any more while others of their calendar do: {_some(named)}"
+            )
+        for row in self.renames.iter_rows(named=True):
+            lines.append(
+                f"a rename? {row['symbol']} ended {row['ended']}, {row['renamed_to']} began {row['began']} at nearly "
+                f"the same price ({row['last_close']:g} and {row['first_open']:g})"
+            )
+        return (*lines, *self.hindsight)
+
+
+def check_store(
+    space: Workspace, *, now: datetime, symbols: Sequence[str] | None = None, as_of: int | datetime | None = None
+) -> Health:
+    """Look over the stored bars of a workspace.
 
     Parameters
     ----------
     now
-        Bars of the last session that are not finished by then (aware) are not expected.
+        Bars that are not finished by then (aware) are neither expected nor looked at.
+    symbols
+        None = all.
+    as_of
+        The store as it was; the quarantine is that of today.
 
-    Returns
-    -------
-    polars.DataFrame
-        symbol, session, expected, received, missing, zero_volume; sorted. Whole sessions count, half days as such.
+    Raises
+    ------
+    StoreError
+        The store is empty, has not this version, or lacks one of `symbols`.
     """
-    return _survey(bars, now)[0]
+    bars = scan_bars(space, symbols=symbols, as_of=as_of)
+    listed = read_clocks(list_symbols(space, as_of=as_of))
+    newest = newest_sessions(listed, now=now)
+    aside = read_quarantine(space, symbols=symbols)
+    version = store_version(space, as_of=as_of)
+    return examine(bars, now=now, newest=newest, simulated=simulated_symbols(space), quarantine=aside, version=version)
 
 
-def check_symbols(bars: Bars, *, now: datetime) -> pl.DataFrame:
-    """One row a symbol: how complete, how fresh, how odd.
+def read_quarantine(space: Workspace, *, symbols: Sequence[str] | None = None) -> pl.DataFrame:
+    """Rows set aside, counted: columns `QUARANTINED`, the most first within each symbol."""
+    rows = tables.scan_table(space.data, tables.QUARANTINE)
+    if symbols is not None:
+        rows = rows.filter(pl.col("symbol").is_in(list(symbols)))
+    counts = rows.group_by("symbol", "reason").agg(
+        rows=pl.len().cast(pl.Int64), first_ts=pl.col("ts").min(), last_ts=pl.col("ts").max()
+    )
+    return counts.select(QUARANTINED.keys()).sort("symbol", "rows", "reason", descending=[False, True, False]).collect()
 
-    Returns
-    -------
-    polars.DataFrame
-        symbol, calendar, sessions, expected, received, missing, worst (session with most missing; null if none),
-        zero_volume, jumps (close-to-close moves of over 25 %), last_ts, late (bars the calendar finished since, up to
-        `now`).
+
+def examine(
+    bars: Bars,
+    *,
+    now: datetime,
+    newest: dict[str, date] | None = None,
+    simulated: set[str] | None = None,
+    quarantine: pl.DataFrame | None = None,
+    version: int | None = None,
+) -> Health:
+    """`check_store` for bars from anywhere, sound or not: what `check_bars` would refuse is counted here.
+
+    Parameters
+    ----------
+    newest
+        By calendar the newest session of all symbols, also of those not in `bars`; default: of `bars`.
+    simulated
+        Symbols that no hindsight can have chosen.
+    quarantine
+        As `read_quarantine` gives it.
     """
-    sessions, seen = _survey(bars, now)
-    worst = (
-        sessions.filter(pl.col("missing") > 0)
-        .sort("symbol", "missing", "session", descending=[False, True, False])
-        .group_by("symbol", maintain_order=True)
-        .agg(worst=pl.col("session").first())
+    finished = pl.col("ts") + BAR <= now
+    sizes = bars.group_by("symbol").agg(bars=pl.len(), ahead=(~finished).sum()).sort("symbol").collect()
+    found: dict[str, list[pl.DataFrame]] = {name: [] for name in ("seen", "sessions", "gaps", "jumps", "odd")}
+    moves: dict[str, list[pl.DataFrame]] = {}
+    for some in _groups(sizes):
+        chosen = bars.filter(pl.col("symbol").is_in(some) & finished.fill_null(True))
+        table = chosen.select(*BAR_SCHEMA, CALENDAR).collect()
+        for (name,), part in table.group_by(CALENDAR, maintain_order=True):
+            clock = Clock.parse(str(name))
+            rows, seen = _sound(part, clock)
+            odd, jumps = look_over(rows)
+            found["seen"].append(seen)
+            found["sessions"].append(count_sessions(rows, clock, now=now))
+            found["gaps"].append(find_gaps(rows, clock, now=now))
+            found["odd"].append(odd)
+            found["jumps"].append(jumps)
+            moves.setdefault(str(clock), []).append(count_moves(rows, clock, now=now))
+    seen, odd = _stack(found["seen"], SEEN), _stack(found["odd"], ODD)
+    sessions, gaps, jumps = (
+        _stack(found[name], schema).sort("symbol", maintain_order=True)
+        for name, schema in (("sessions", SESSIONS), ("gaps", GAPS), ("jumps", JUMPS))
     )
-    return (
-        sessions.group_by("symbol")
-        .agg(
-            pl.len().cast(pl.Int64).alias("sessions"),
-            *(pl.col(n).sum() for n in ("expected", "received", "missing", "zero_volume")),
-        )
-        .join(worst, on="symbol", how="left")
-        .join(seen.with_columns(late=_late(seen, now)), on="symbol")
-        .select(
-            "symbol",
-            "calendar",
-            "sessions",
-            "expected",
-            "received",
-            "missing",
-            "worst",
-            "zero_volume",
-            "jumps",
-            "last_ts",
-            "late",
-        )
-        .sort("symbol")
-    )
-
-
-def _survey(bars: Bars, now: datetime) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The table of `check_sessions`; and per symbol its calendar, jumps and last stamp. Some symbols at a time."""
-    symbols = bars.select(pl.col("symbol").unique()).collect().to_series().sort()
-    sessions, seen = [pl.DataFrame(schema=SESSION_SCHEMA)], [pl.DataFrame(schema=SEEN_SCHEMA)]
-    move = (pl.col("close") / pl.col("close").shift(1)).log().abs()
-    for start in range(0, len(symbols), SYMBOLS_AT_ONCE):
-        some = symbols.slice(start, SYMBOLS_AT_ONCE).to_list()
-        table = bars.filter(pl.col("symbol").is_in(some)).select("symbol", "ts", "close", "volume", CALENDAR).collect()
-        for (name,), rows in table.group_by(CALENDAR, maintain_order=True):
-            sessions.append(_sessions(rows, Clock.parse(str(name)), now))
-        seen.append(
-            table.group_by("symbol", maintain_order=True).agg(
-                calendar=pl.col(CALENDAR).first().cast(pl.String),
-                jumps=(move > JUMP).sum().cast(pl.Int64),
-                last_ts=pl.col("ts").last(),
-            )
-        )
-    return pl.concat(sessions).sort("symbol", "session"), pl.concat(seen)
-
-
-def _sessions(rows: pl.DataFrame, clock: Clock, now: datetime) -> pl.DataFrame:
-    stamps = rows.select(pl.col("ts").unique(), pl.lit(str(clock)).alias(CALENDAR))
-    got = (
-        rows.join(place(stamps).select("ts", "session"), on="ts")
-        .group_by("symbol", "session")
-        .agg(received=pl.len().cast(pl.Int64), zero_volume=(pl.col("volume") == 0.0).sum().cast(pl.Int64))
-    )
-    low, high = rows.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
-    spans = got.group_by("symbol").agg(first=pl.col("session").min(), last=pl.col("session").max())
-    wanted = spans.join(_days(clock, low, high, now), how="cross").filter(pl.col("session").is_between("first", "last"))
-    return (
-        wanted.join(got, on=["symbol", "session"], how="left")
-        .with_columns(pl.col("received", "zero_volume").fill_null(0))
-        .with_columns(missing=(pl.col("expected") - pl.col("received")).clip(lower_bound=0))
-        .select(SESSION_SCHEMA.keys())
+    daytimes = [share_by_time(_stack(parts, MOVES), Clock.parse(name)) for name, parts in sorted(moves.items())]
+    aside = pl.DataFrame(schema=QUARANTINED) if quarantine is None else quarantine
+    spans = mark_ended(add_sessions(seen), newest)
+    real = spans.filter(~pl.col("symbol").is_in(list(simulated or ())))
+    renames = find_renames(spans.drop_nulls(["first_session", "last_session"]))
+    return Health(
+        symbols=summarise(spans, odd, sessions, gaps, aside, renames, now=now),
+        sessions=sessions,
+        gaps=gaps,
+        jumps=jumps,
+        daytimes=_stack(daytimes, DAYTIMES),
+        quarantine=aside,
+        renames=renames,
+        hindsight=judge_universe(real),
+        ahead=int(sizes["ahead"].sum()),
+        now=now,
+        version=version,
     )
 
 
-def _days(clock: Clock, low: datetime, high: datetime, now: datetime) -> pl.DataFrame:
-    """`session` and the number of its bars that are finished at `now`, around the span of the stored bars."""
-    bars = grid(clock, low - timedelta(days=2), high + timedelta(days=2)).filter(pl.col("ts") + BAR <= now)
-    return bars.group_by("session").agg(expected=pl.len().cast(pl.Int64))
+def _groups(sizes: pl.DataFrame) -> Iterator[list[str]]:
+    """Symbols in order, together up to `ROWS_AT_ONCE` bars."""
+    some, total = list[str](), 0
+    for symbol, count in sizes.select("symbol", "bars").iter_rows():
+        if some and total + count > ROWS_AT_ONCE:
+            yield some
+            some, total = [], 0
+        some.append(symbol)
+        total += count
+    if some:
+        yield some
 
 
-def _late(last: pl.DataFrame, now: datetime) -> pl.Series:
-    """How many bars each symbol's calendar finished between its last stored bar and `now`; `last_ts` and `calendar`."""
-    names = last.get_column(CALENDAR).unique().to_list()
-    newest = pl.DataFrame(
-        {CALENDAR: names, "ts": [newest_finished(Clock.parse(name), now) for name in names]},
-        schema={CALENDAR: pl.String, "ts": TS},
+def _sound(part: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of one calendar that are bars, each once, with session and slot; and `SEEN` of its symbols."""
+    low, high = known_span(clock)
+    known = pl.col("ts").is_between(low, high, closed="left").fill_null(False)
+    table = place(part.with_columns(ts=pl.when(known).then("ts")))
+    broken = pl.any_horizontal(pl.col("slot").is_null(), *(rule.fill_null(True) for _, rule in value_rules()))
+    table = table.with_columns(broken=broken)
+    rows = table.filter(~pl.col("broken")).drop("broken")
+    again = (pl.col("ts") == pl.col("ts").shift(1)) & (pl.col("symbol") == pl.col("symbol").shift(1))
+    rows = rows.with_columns(again=again.fill_null(False))
+    counts = table.group_by("symbol", maintain_order=True).agg(
+        pl.col(CALENDAR).first().cast(pl.String), impossible=pl.col("broken").sum().cast(pl.Int64)
     )
-    slots = place(newest).select(CALENDAR, newest="slot")
-    rows = place(last.select(pl.col("last_ts").alias("ts"), CALENDAR)).select(CALENDAR, "slot")
-    gap = rows.join(slots, on=CALENDAR, how="left", maintain_order="left")
-    return gap.select((pl.col("newest") - pl.col("slot")).clip(lower_bound=0).fill_null(0)).to_series()
+    spans = rows.group_by("symbol").agg(
+        first_ts=pl.col("ts").first(),
+        last_ts=pl.col("ts").last(),
+        first_open=pl.col("open").first(),
+        last_close=pl.col("close").last(),
+        duplicates=pl.col("again").sum().cast(pl.Int64),
+    )
+    seen = counts.join(spans, on="symbol", how="left", maintain_order="left")
+    return rows.filter(~pl.col("again")).drop("again"), seen.select(SEEN.keys())
+
+
+def _stack(parts: list[pl.DataFrame], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(schema=schema), *parts])
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

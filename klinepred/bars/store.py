@@ -94,6 +94,12 @@ def stored_clocks(space: Workspace, *, as_of: int | datetime | None = None) -> d
     return {symbol: Clock(calendar, hours) for symbol, calendar, hours in rows.iter_rows()}
 
 
+def simulated_symbols(space: Workspace) -> set[str]:
+    """Symbols whose latest delivery came from the simulated market."""
+    rows = tables.scan_table(space.data, SYMBOLS).filter(pl.col("source").str.starts_with("simulate"))
+    return set(rows.select("symbol").collect().to_series())
+
+
 def has_bars(space: Workspace, *, as_of: int | datetime | None = None) -> set[str]:
     """Symbols of which at least one bar is stored."""
     rows = tables.scan_table(space.data, BARS, as_of)

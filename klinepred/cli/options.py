@@ -35,6 +35,11 @@ now_option = click.option(
     "--now", "now", metavar="TS", help="Replay: pretend it is TS (ISO 8601, UTC unless it has an offset)."
 )
 
+symbols_option = click.option("--symbols", metavar="A,B|@FILE", help="Only these (default: all).")
+as_of_option = click.option(
+    "--as-of", "as_of", metavar="VERSION|TS", help="The store as it was: a version, or a moment in UTC."
+)
+
 
 def common(function: F) -> F:
     """-w, -q, -v: every command has them."""

@@ -74,6 +74,14 @@ class Dataset:
         labelled_N = (self.part_N == PARTS.index(part)) & np.isfinite(self.y_N)
         return np.asarray(labelled_N & self.sequences.owned(self.part_N.size))
 
+    def spans(self) -> pl.DataFrame:
+        """symbol, calendar (text of its Clock), first_session and last_session of its rows, sorted by symbol."""
+        spans = self.rows.group_by("symbol").agg(
+            first_session=pl.col("session").min(), last_session=pl.col("session").max()
+        )
+        clocks = pl.DataFrame({"symbol": list(self.calendars), CALENDAR: list(self.calendars.values())})
+        return spans.join(clocks, on="symbol").sort("symbol")
+
     def part(self, part: str) -> Sequences:
         """The sequences that own a labelled row of `part`."""
         return self.sequences.covering(self.mask(part))

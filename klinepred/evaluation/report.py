@@ -66,7 +66,7 @@ def render_report(
     from plotly.offline import get_plotlyjs
 
     house = Environment(
-        loader=PackageLoader("klinepred.evaluation", "."),
+        loader=PackageLoader("klinepred", "."),  # the look is shared: look.css
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -78,7 +78,7 @@ def render_report(
     pipeline = str((config or {}).get("name", ""))
     sentence = evaluation.sentence.removeprefix(f"{evaluation.verdict}: ")
     graded = [evaluation.model, *evaluation.baselines.values()]
-    text: str = house.get_template("report.html.j2").render(
+    text: str = house.get_template("evaluation/report.html.j2").render(
         e=evaluation,
         title=" · ".join(part for part in ("klinepred", pipeline, evaluation.model_name) if part),
         sentence=sentence[:1].upper() + sentence[1:],

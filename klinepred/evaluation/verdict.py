@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import polars as pl
 
+from klinepred.bars.hindsight import SURVIVORS, caution
 from klinepred.errors import ModelError
 from klinepred.evaluation.baselines import Baseline, feature_columns, fit_baselines
 from klinepred.evaluation.breakdown import by_month, by_session, by_symbol
@@ -33,13 +35,16 @@ log = logging.getLogger("klinepred.evaluation")
 DEFAULTS: Final = EvaluateSettings()
 RIVALS: Final = ("ridge", "hgb")
 """Baselines that the sentence compares the model with."""
-HINDSIGHT: Final = (
-    "symbols chosen with today's knowledge (survivors) flatter every forecast, and each further look at this test part"
-    " makes a lucky pass more likely; neither is corrected for here"
-)
+LOOKS: Final = "each further look at this test part makes a lucky pass more likely; that is not corrected for here"
 
 
-def evaluate(bundle: ModelBundle, data: Dataset, *, settings: EvaluateSettings = DEFAULTS) -> Evaluation:
+def evaluate(
+    bundle: ModelBundle,
+    data: Dataset,
+    *,
+    settings: EvaluateSettings = DEFAULTS,
+    simulated: Collection[str] | None = None,
+) -> Evaluation:
     """Grade the model and the baselines on the test part, once, and say what that is worth.
 
     Parameters
@@ -47,6 +52,9 @@ def evaluate(bundle: ModelBundle, data: Dataset, *, settings: EvaluateSettings =
     data
         Made with the bundle's features, scaler, universe and split: the baselines learn from its train part and are
         chosen on its validation part, the same rows the network had.
+    simulated
+        Symbols of a simulated market: no hindsight can have chosen them. Default: all, if the model's pipeline takes
+        its bars from there, else none.
 
     Raises
     ------
@@ -74,7 +82,10 @@ def evaluate(bundle: ModelBundle, data: Dataset, *, settings: EvaluateSettings =
     lo_M, hi_M = bundle.calibration.interval(sample.pred_M, kind_M)
     up_M = bundle.calibration.p_up(sample.pred_M, kind_M)
     intervals = score_intervals(sample, lo_M=lo_M, hi_M=hi_M, up_M=up_M)
-    return judge(sample, baselines, intervals=intervals, settings=settings, name=bundle.name)
+    if simulated is None:
+        simulated = bundle.universe if bundle.pipeline.get("data", {}).get("source") == "simulate" else ()
+    hindsight = caution(data.spans().filter(~pl.col("symbol").is_in(list(simulated))))
+    return judge(sample, baselines, intervals=intervals, settings=settings, hindsight=hindsight, name=bundle.name)
 
 
 def judge(
@@ -83,9 +94,13 @@ def judge(
     *,
     intervals: tuple[IntervalScore, ...] = (),
     settings: EvaluateSettings = DEFAULTS,
+    hindsight: Sequence[str] = (SURVIVORS,),
     name: str = "",
 ) -> Evaluation:
-    """The verdict on forecasts given as plain arrays; no network, no dataset. Deterministic for given settings."""
+    """The verdict on forecasts given as plain arrays; no network, no dataset. Deterministic for given settings.
+
+    `hindsight` says what is known of the choice of the symbols; it goes into the warnings.
+    """
     sessions = len(sample.sessions)
     scored: dict[str, Scored] = {}
     if sample.rows:
@@ -122,7 +137,8 @@ def judge(
         months=by_month(sample),
         warnings=(
             *_bounce(model, rivals, {baseline.name: baseline for baseline in baselines}),
-            HINDSIGHT,
+            *hindsight,
+            LOOKS,
         ),
         settings=settings,
         model_name=name,

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from klinepred.bars.hindsight import SURVIVORS
 from klinepred.dataset.make import Dataset
 from klinepred.dataset.scale import Scaler
 from klinepred.dataset.sequences import cut_sequences
@@ -187,6 +188,30 @@ def test_the_reversal_of_the_last_return_is_warned_of_as_bounce() -> None:
     assert any("bounce" in line for line in judge(sample, [twin]).warnings)
     momentum = replace(twin, weights={"intercept": 0.1, "price__ret_1": 0.2})
     assert not any("bounce" in line for line in judge(sample, [momentum]).warnings)
+
+
+def test_a_simulated_universe_has_no_survivors_and_a_real_one_is_warned_of() -> None:
+    data = _data()
+    bundle = _bundle(data, Reader())
+    real = evaluate(bundle, data, settings=QUICK).warnings
+    assert SURVIVORS in real
+    assert any("further look" in line for line in real)
+    for found in (
+        evaluate(bundle, data, settings=QUICK, simulated=data.universe),
+        evaluate(replace(bundle, pipeline={"data": {"source": "simulate"}}), data, settings=QUICK),
+    ):
+        assert not any("surviv" in line or "chosen" in line for line in found.warnings)
+        assert any("further look" in line for line in found.warnings)
+    # what the store knows of its symbols goes before what the pipeline says
+    named = evaluate(replace(bundle, pipeline={"data": {"source": "simulate"}}), data, settings=QUICK, simulated=())
+    assert named.warnings == real
+
+
+def test_a_symbol_that_came_late_is_named_in_the_verdict() -> None:
+    data = _data()
+    late = pl.when(pl.col("symbol") == "S5").then(date(2026, 2, 1)).otherwise("session")
+    lines = evaluate(_bundle(data, Reader()), replace(data, rows=data.rows.with_columns(session=late)), settings=QUICK)
+    assert any("1 of the 6 symbols" in line and "S5 2026-02-01" in line for line in lines.warnings)
 
 
 def test_an_edge_across_breaks_alone_is_said_to_be_one() -> None:

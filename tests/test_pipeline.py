@@ -1,0 +1,46 @@
+"""In: stores whose symbols came at different times. Out: what a pipeline says of its universe before it trains."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from klinepred.bars.ingest import ingest
+from klinepred.config import load_pipeline
+from klinepred.paths import Workspace
+from klinepred.pipeline import build_dataset
+from tests.bars.made import NOW, from_files, utc, walk
+
+SYMBOLS = ("A", "B", "C", "D", "LATE")
+
+
+def _remarks(space: Workspace, caplog: pytest.LogCaptureFixture) -> list[str]:
+    run = load_pipeline("us-equities-5m", overrides=[f"data.symbols={list(SYMBOLS)!r}"], workspace=space)
+    with caplog.at_level(logging.WARNING, logger="klinepred"):
+        build_dataset(run, space)
+    return [record.getMessage() for record in caplog.records if record.name == "klinepred.pipeline"]
+
+
+def test_symbols_chosen_later_are_named_before_training_unless_they_are_simulated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = walk(SYMBOLS, start="2026-04-01", days=80).filter(
+        (pl.col("symbol") != "LATE") | (pl.col("ts") >= utc("2026-04-27"))
+    )
+    space = Workspace(tmp_path)
+    frame.write_parquet(tmp_path / "bars.parquet")
+    ingest(from_files(tmp_path / "bars.parquet"), space, now=NOW)
+    (line,) = _remarks(space, caplog)
+    assert line.startswith("1 of the 5 symbols begin after the history does")
+    assert "LATE 2026-0" in line
+
+    from klinepred.bars.store import keep_symbols, simulated_symbols
+    from klinepred.calendar import Clock
+
+    keep_symbols(space, SYMBOLS, clock=Clock("XNYS"), source="simulate seed=1")
+    assert simulated_symbols(space) == set(SYMBOLS)
+    caplog.clear()
+    assert _remarks(space, caplog) == []
