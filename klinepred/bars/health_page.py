@@ -69,6 +69,7 @@ def render_health(health: Health) -> str:
             ("Longest gaps", f"{health.gaps.height:,} runs of missing bars; from and to are bar opens", _gaps(health)),
             ("Jumps and spikes", f"{health.jumps.height:,} found", _jumps(health)),
             ("Set aside", "Rows in quarantine, by symbol and reason", _aside(health)),
+            ("Rescaled", "Stored bars put on another basis, a split or a unit", health.rescalings.tail(MOST_LINES)),
         ],
         made=f"klinepred {__version__}, store version {health.version}, as of {health.now:%Y-%m-%d %H:%M}Z",
     )
