@@ -115,14 +115,12 @@ class Health:
         if bare.height:
             names = [str(name) for name in bare["symbol"].unique().sort()]
             lines.append(
-                f"{bare['rows'].sum():,} rows in quarantine are of symbols without a stored bar: {_some(names)}"
+                f"rows in quarantine of symbols without a stored bar: {bare['rows'].sum():,}, of {_some(names)}"
             )
         gone = self.symbols.drop_nulls("ended").filter(~pl.col("symbol").is_in(self.renames["symbol"].to_list()))
         if gone.height:
             named = [f"{symbol} ({day})" for symbol, day in gone.select("symbol", "ended").iter_rows()]
-            lines.append(
-                f"{gone.height} symbols have no bar any more while others of their calendar do: {_some(named)}"
-            )
+            lines.append(f"no bar any more, while others of the calendar go on: {_some(named)}")
         for row in self.renames.iter_rows(named=True):
             lines.append(
                 f"a rename? {row['symbol']} ended {row['ended']}, {row['renamed_to']} began {row['began']} at nearly "

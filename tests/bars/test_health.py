@@ -136,7 +136,7 @@ def test_what_was_set_aside_is_counted_by_symbol_and_reason_also_without_a_store
         ("GONE", "outside the trading sessions", 1),
     ]
     assert found.symbols["quarantined"].to_list() == [3, 0]
-    assert any("1 rows in quarantine are of symbols without a stored bar: GONE" in line for line in found.remarks())
+    assert any("rows in quarantine of symbols without a stored bar: 1, of GONE" in line for line in found.remarks())
     assert read_quarantine(space, symbols=["B"]).is_empty()
     assert check_store(space, now=NOW, symbols=["B"]).remarks() == ()
 
