@@ -1,4 +1,4 @@
-"""In: bars that grow, shrink, change. Out: the cache gives what `build_features` gives, with no more work than needed."""
+"""In: bars that grow, shrink, change. Out: the cache gives what `build_features` gives, with the least work."""
 
 from __future__ import annotations
 
