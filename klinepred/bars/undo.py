@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import polars as pl
 
 from klinepred.bars import tables
-from klinepred.bars.clocks import bound_version, read_symbols
+from klinepred.bars.clocks import read_symbols
 from klinepred.bars.commits import find_version, list_versions
 from klinepred.bars.difference import compare_parts
 from klinepred.bars.lock import WAIT_S, writer
 from klinepred.bars.store import need_store, need_symbols
-from klinepred.bars.tables import BARS, BOUND, SCHEMAS, SYMBOLS
+from klinepred.bars.tables import BARS, SCHEMAS, SYMBOLS
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
 
@@ -54,7 +54,8 @@ def delete_bars(
 ) -> Undone:
     """Take the bars of `symbols` with `start <= ts < end` out of the store, as one commit.
 
-    Older versions keep them: `restore_bars` brings them back. A symbol without bars keeps its clock; that binds nobody.
+    Older versions keep them: `restore_bars` brings them back. A symbol that has no bar left loses its clock and source
+    too, and may be taken in by another calendar or from elsewhere.
 
     Parameters
     ----------
@@ -102,8 +103,11 @@ def delete_bars(
             "klinepred.operation": "delete",
             "klinepred.source": f"{', '.join(names)}{span}",
             "klinepred.deleted": str(found.gone),
-            **_bound(bound_version(space.data)),
         }
+        left = read_symbols(space.data).filter(
+            ~pl.col("symbol").is_in(rows.filter(pl.col("after") == 0)["symbol"].to_list())
+        )
+        _put_symbols(space, left, note=note)
         months = f"{start:%Y-%m}" if start else "", f"{end:%Y-%m}" if end else "~"
         tables.overwrite(space.data, BARS, pl.DataFrame(schema=SCHEMAS[BARS]), note=note, where=inside, months=months)
         return Undone(version, list_versions(space.data / BARS)[-1], rows)
@@ -112,7 +116,8 @@ def delete_bars(
 def restore_bars(space: Workspace, as_of: int | datetime, *, rehearse: bool = False, wait_s: float = WAIT_S) -> Undone:
     """Make the bars what they were at `as_of`, as a new commit; what is undone by it can be restored in its turn.
 
-    The symbols that have bars then get the calendar, hours and source they had then. The quarantine stays as it is.
+    The symbols that have bars then get the calendar, hours and source they had then; others lose theirs. The quarantine
+    stays as it is.
 
     Parameters
     ----------
@@ -140,25 +145,21 @@ def restore_bars(space: Workspace, as_of: int | datetime, *, rehearse: bool = Fa
         both = counts[0].join(counts[1], on="symbol", how="full", coalesce=True).fill_null(0).collect()
         differences = compare_parts(folder, remove, add)
         rows = both.join(differences, on="symbol").select("symbol", "before", "after", "changed").sort("symbol")
-        kept = _former_symbols(space, target, having=set(both.filter(pl.col("after") > 0)["symbol"]))
-        same = kept.equals(read_symbols(space.data).sort("symbol"))
+        kept = read_symbols(space.data, target)
+        kept = kept.filter(pl.col("symbol").is_in(both.filter(pl.col("after") > 0)["symbol"].to_list()))
+        same = kept.sort("symbol").equals(read_symbols(space.data).sort("symbol"))
         found = Undone(version, version, rows)
         if rehearse or (rows.is_empty() and same):
             return found
         note = {"klinepred.operation": "restore", "klinepred.source": f"version {target}"}
-        if not kept.equals(tables.scan_table(space.data, SYMBOLS).collect().sort("symbol")):
-            tables.overwrite(space.data, SYMBOLS, kept, note=note)
+        _put_symbols(space, kept, note=note)
         with tables.writing(space.data, BARS, 0):
             after = tables.put(space.data, BARS, add=add, remove=remove, note=note)
         return Undone(version, after, rows)
 
 
-def _former_symbols(space: Workspace, version: int, *, having: set[str]) -> pl.DataFrame:
-    """The symbols as they are now, but those `having` bars at `version` as they were then."""
-    then = read_symbols(space.data, version).filter(pl.col("symbol").is_in(list(having)))
-    now = read_symbols(space.data).filter(~pl.col("symbol").is_in(list(having)))
-    return pl.concat([now, then]).sort("symbol")
-
-
-def _bound(version: int | None) -> dict[str, str]:
-    return {} if version is None else {BOUND: str(version)}
+def _put_symbols(space: Workspace, table: pl.DataFrame, *, note: Mapping[str, str]) -> None:
+    """Make `table` the latest version of the symbols: the one that the next commit of bars names as its own."""
+    table = table.sort("symbol")
+    if not table.equals(tables.scan_table(space.data, SYMBOLS).collect().sort("symbol")):
+        tables.overwrite(space.data, SYMBOLS, table, note=note)

@@ -96,6 +96,22 @@ def test_a_restored_symbol_has_the_clock_it_had(tmp_path: Path) -> None:
     ]
 
 
+def test_a_symbol_without_bars_has_no_clock_and_an_unneeded_one_neither(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    _take(space, walk(["A"]))
+    _take(space, walk(["B"]))
+    delete_bars(space, ["A"], end=utc("2026-06-02T00:00:00"))
+    assert set(stored_clocks(space)) == {"A", "B"}
+    delete_bars(space, ["A"])
+    assert set(stored_clocks(space)) == {"B"}
+    delete_bars(space, ["B"])
+    assert stored_clocks(space) == {}
+    assert list_symbols(space).is_empty()
+    restore_bars(space, 0)
+    assert set(stored_clocks(space)) == {"A"}
+    assert set(stored_clocks(space, as_of=1)) == {"A", "B"}
+
+
 def test_a_change_of_clocks_means_nothing_until_the_bars_are_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
