@@ -76,6 +76,7 @@ def read_commit(folder: Path, version: int) -> Commit:
             version=version,
             time=time,
             operation=note.get("operation")
+            or ("rescale" if "rescaled" in note else "")
             or ("ingest" if "source" in note else str(about.get("operation", "")).lower()),
             note=note,
             added={add["path"]: int(json.loads(add.get("stats") or "{}").get("numRecords", 0)) for add in adds},

@@ -25,6 +25,7 @@ SCHEMA: Final = {
     "files": pl.Int64(),
     "readable": pl.Boolean(),
     "release": pl.String(),
+    "rescaled": pl.String(),
 }
 
 
@@ -36,7 +37,8 @@ def list_history(space: Workspace) -> pl.DataFrame:
     polars.DataFrame
         version, time (of the commit), operation (ingest, delete, restore, compact, rescale, settings, or Delta's own
         word), source, new, revised, deleted (bars; null where the commit does not say), rows and files (of the whole
-        table), readable (all its data files are there), release (of klinepred). Empty where nothing was ever stored.
+        table), readable (all its data files are there), release (of klinepred), rescaled (JSON: which
+        symbols followed which split by which factor; null where none). Empty where nothing was ever stored.
 
     Raises
     ------
@@ -59,6 +61,7 @@ def list_history(space: Workspace) -> pl.DataFrame:
                 len(live),
                 all(unquote(path) in there for path in live),
                 commit.note.get("release"),
+                commit.note.get("rescaled"),
             )
         )
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,15 @@ def test_history_tells_of_each_version(tmp_path: Path) -> None:
     assert rows["readable"].all()
     assert rows["time"].is_sorted()
     assert set(rows["release"]) == {"0.1.0"}
+
+
+def test_history_tells_of_a_rescaling_and_a_restore_takes_it_back(tmp_path: Path) -> None:
+    space, frame = Workspace(tmp_path), walk(["A"], days=5)
+    _take(space, frame.head(234))
+    split = frame.with_columns(pl.col("open", "high", "low", "close") / 4.0, pl.col("volume") * 4.0)
+    assert _take(space, split.slice(156), "split", rescale="always") == 0
+    row = list_history(space).row(1, named=True)
+    assert row["operation"] == "rescale"
+    assert [one["factor"] for one in json.loads(row["rescaled"])] == ["1/4"]
+    restore_bars(space, 0)
+    assert _stored(space).equals(frame.head(234))
