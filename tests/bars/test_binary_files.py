@@ -125,3 +125,11 @@ def test_feather_of_version_1_is_refused_by_its_name(tmp_path: Path) -> None:
     path.write_bytes(b"FEA1" + bytes(100))
     with pytest.raises(SourceError, match="version 1"):
         list(read_files([path], clock=XNYS, tz=None, stamp="open", symbols=()))
+
+
+def test_stamps_of_impossible_years_are_no_stamps_and_stop_nothing(tmp_path: Path) -> None:
+    wild = pl.Series("ts", [-(10**18), 10**18, 1780320600000000]).cast(pl.Datetime("us", "UTC"))
+    for ts in (wild, wild.dt.replace_time_zone(None)):
+        got = _read(tmp_path, BARS.with_columns(ts), "AAA.arrow").frame["ts"]
+        assert got.null_count() == 2
+        assert got.drop_nulls().dt.year().to_list() == [2026]

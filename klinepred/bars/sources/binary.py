@@ -33,7 +33,7 @@ def read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"], *
         scan = _scan(data, kind, head)
         schema = scan.collect_schema()
         sample = scan.head(SAMPLE).collect()
-        texts = {name: [str(value) for value in sample.get_column(name)] for name in schema.names()}
+        texts = {name: _texts(sample.get_column(name)) for name in schema.names()}
         layout = find_layout(schema.names(), where=member.where, sample=texts)
         nested = [name for name in layout.used if schema[name].is_nested()]
         if not nested:
@@ -80,6 +80,13 @@ def _scan(data: Path, kind: Literal["Parquet", "Arrow"], head: bytes) -> pl.Lazy
                 raise OSError("a stream without its end mark")
         return pl.read_ipc_stream(data).lazy()
     return pl.scan_ipc(data, glob=False, hive_partitioning=False)
+
+
+def _texts(column: pl.Series) -> list[str]:
+    """Values as text, by polars: Python has no dates of the years that a damaged file may hold."""
+    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
+        return [""] * len(column)
+    return [text or "" for text in column.cast(pl.String, strict=False)]
 
 
 def _plain(column: pl.Series) -> pl.Series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from klinepred.bars.sources.columns import ROLES, STAMPS, plain
@@ -35,6 +36,8 @@ COMPLAINTS: Final = (
 )
 MORE: Final = ("next_page_token", "next_url", "nextPageToken", "nextPageCursor")
 DEEP: Final = 6
+FEW_KEYS: Final = 200
+"""An object of more keys is no row; its keys are stamps or symbols."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,13 @@ def _columns(node: Mapping[str, Any], symbol: str | None, zone: str | None) -> I
 
 
 def _price_keys(node: Mapping[str, Any]) -> list[str]:
-    plains = {plain(key): key for key in node}
+    """The keys of open, high, low and close, as far as they are there."""
+    return _prices_among(tuple(node)) if len(node) <= FEW_KEYS else []
+
+
+@lru_cache(maxsize=256)  # the rows of a file have the same keys
+def _prices_among(keys: tuple[str, ...]) -> list[str]:
+    plains = {plain(key): key for key in keys}
     return [plains[hit] for words in ROLES.values() if (hit := next((word for word in words if word in plains), ""))]
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 from klinepred.bars.sources.member import Member
 from klinepred.errors import SourceError
 
-MAX_JSON: Final = 1 << 30
-"""Bytes of a JSON file whose rows are an array: its text is held in memory, its rows some at a time."""
+MAX_JSON: Final = 512 << 20
+"""Bytes of a JSON file whose rows are an array: its text is held in memory, about three times its size in all."""
 MAX_OBJECT: Final = 256 << 20
 """Bytes of a JSON file that is one object, which is held in memory as a whole, at about eight times its size."""
 BATCH: Final = 20_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 import polars as pl
@@ -17,6 +18,7 @@ STAMP: Final = re.compile(rf"{DATE}(?:([T ]){CLOCK}( ?(?:Z|UTC|GMT)| ?[+-]\d{{2}
 SHORT_YEAR: Final = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2}(?!\d)")
 COMPACT: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%3f"}
 TRIES: Final = 6
+FIRST_US, LAST_US = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (1000, 9000))
 
 
 def read_stamps(
@@ -56,7 +58,7 @@ def read_stamps(
     if isinstance(column.dtype, pl.Datetime):
         if column.dtype.time_zone is not None:
             return _told(column.cast(TS), tz)
-        return localise(column.cast(pl.Datetime("us")), symbol, tz=tz, zone=zone, whose=whose)
+        return localise(_of_our_time(column.cast(pl.Datetime("us"))), symbol, tz=tz, zone=zone, whose=whose)
     if column.dtype.is_integer():
         digits = set(column.drop_nulls().head(1000).cast(pl.String).str.len_chars().unique())
         if not (digits <= set(COMPACT) and digits):
@@ -73,7 +75,7 @@ def read_stamps(
         )
     text, named = split_zone(column.str.strip_chars(), where=where)
     if named is not None:
-        said = localise(_parse(text, where)[0], symbol, tz=named, zone=zone, whose=whose)
+        said = localise(_of_our_time(_parse(text, where)[0]), symbol, tz=named, zone=zone, whose=whose)
         more = () if tz is None else (f"--tz {tz} is not used: the time stamps name {named}",)
         return Stamps(said.ts, (*said.remarks, *more), f"{named} (named in the stamps)")
     seen = text.drop_nulls().head(200).to_list()
@@ -82,12 +84,21 @@ def read_stamps(
         numbers = whole if whole.null_count() == text.null_count() else text.cast(pl.Float64, strict=False)
         return _told(_epoch(numbers, where), tz)
     naive, aware = _parse(text, where)
-    return _told(aware, tz) if aware is not None else localise(naive, symbol, tz=tz, zone=zone, whose=whose)
+    if aware is not None:
+        return _told(aware, tz)
+    return localise(_of_our_time(naive), symbol, tz=tz, zone=zone, whose=whose)
 
 
 def _told(ts: pl.Series, tz: str | None) -> Stamps:
     lines = () if tz is None else (f"--tz {tz} is not used: the time stamps say their zone themselves",)
-    return Stamps(ts, lines, "as the stamps say themselves")
+    return Stamps(_of_our_time(ts), lines, "as the stamps say themselves")
+
+
+def _of_our_time(ts: pl.Series) -> pl.Series:
+    """Stamps of the years 1000 to 8999; others are none, and Python could not even show those past 9999."""
+    micros = ts.to_physical()
+    wild = (micros < FIRST_US) | (micros >= LAST_US)
+    return ts.set(wild, None) if wild.any() else ts
 
 
 def _join(day: pl.Series, time: pl.Series) -> pl.Series:
