@@ -73,18 +73,17 @@ def show_command(
     from klinepred.bars.store import scan_bars, store_version
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
+    version = store_version(space, as_of=parse_as_of(as_of))
     bars = scan_bars(
         space,
         symbols=parse_symbols(symbols) or None,
         start=parse_ts(start, option="--start"),
         end=parse_ts(end, option="--end"),
-        as_of=parse_as_of(as_of),
+        as_of=version,
     )
     rows = bars.drop("calendar").collect()
     write_rows(rows, form=form, output=output, last=last)
-    logging.getLogger("klinepred.bars").info(
-        f"{rows.height:,} bars, store version {store_version(space, as_of=parse_as_of(as_of))}"
-    )
+    logging.getLogger("klinepred.bars").info(f"{rows.height:,} bars, store version {version}")
 
 
 for below in (

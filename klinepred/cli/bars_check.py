@@ -61,7 +61,9 @@ def check_command(
     at = parse_ts(now, option="--now") or datetime.now(UTC)
 
     from klinepred.bars.health import check_store
+    from klinepred.bars.store import store_version
 
+    version = store_version(space, as_of=parse_as_of(as_of))
     health = check_store(space, now=at, symbols=parse_symbols(symbols) or None, as_of=parse_as_of(as_of))
     drawn = form == "table" and output is not None and output.suffix.lower() in (".html", ".htm")
     for file in dict.fromkeys(file for file in (page, output if drawn else None) if file is not None):
@@ -70,7 +72,7 @@ def check_command(
         write_text(render_health(health), output=file)
     if not drawn:
         write_rows(_rows(health, listing, people=form == "table"), form=form, output=output)
-    _talk(health)
+    _talk(health, version)
 
 
 def _only(asked: dict[str, bool]) -> str | None:
@@ -99,11 +101,12 @@ def _rows(health: Health, listing: str | None, *, people: bool) -> pl.DataFrame:
     return frame
 
 
-def _talk(health: Health) -> None:
+def _talk(health: Health, version: int | None) -> None:
     """The sum, and what a reader must know before trusting the numbers."""
     log = logging.getLogger("klinepred.bars")
     table = health.symbols
     total, gone = int(table["expected"].sum()), int(table["missing"].sum())
-    log.info("%s of %s expected bars are there; %s missing", f"{total - gone:,}", f"{total:,}", f"{gone:,}")
+    there = f"{total - gone:,} of {total:,}"
+    log.info("%s expected bars are there; %s missing; store version %s", there, f"{gone:,}", version)
     for line in health.remarks():
         log.warning("%s", line)

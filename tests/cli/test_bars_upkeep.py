@@ -132,3 +132,4 @@ def test_rows_are_the_same_in_every_form(space: Path, typed: Typed) -> None:
     assert pl.read_parquet(space / "h.parquet")["version"].to_list() == [0]
     assert "store version 0" in typed("bars", "show", *at)[2]
     assert "store version 0" in typed("bars", "list", *at)[2]
+    assert "store version 0" in typed("bars", "check", *at, *NOW)[2]
