@@ -1,4 +1,4 @@
-# Five verbs: setup, demo, test, format, clean. Everything goes into .venv; nothing else on the machine is touched.
+# Verbs: setup, demo, test, soak, format, clean. Everything goes into .venv; nothing else on the machine is touched.
 
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3))
 BIN := .venv/bin
@@ -6,13 +6,14 @@ RUN := $(BIN)/.installed-run
 TEST := $(BIN)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test format clean
+.PHONY: help setup demo test soak format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make setup    make .venv and install klinepred with its test tools"
 	@echo "make demo     the whole job offline: simulate, train, evaluate, predict (a few minutes on two cores)"
 	@echo "make test     ruff, mypy --strict, import contracts, pytest"
+	@echo "make soak     what takes long: fifty clean pipelines through the leak audit, none may raise an alarm"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove .venv, caches and the demo's workspace"
 	@echo
@@ -29,6 +30,9 @@ test: $(TEST)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+soak: $(TEST)
+	KLINEPRED_SOAK=1 $(BIN)/pytest tests/audit/test_clean.py
 
 format: $(TEST)
 	$(BIN)/ruff format .

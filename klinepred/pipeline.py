@@ -1,4 +1,4 @@
-"""In: a pipeline and a workspace. Out: its steps in order: ingest, train, evaluate, predict; each can be run alone."""
+"""In: a pipeline and a workspace. Out: its steps: ingest, audit, train, evaluate, predict; each can be run alone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from klinepred.paths import Workspace
 from klinepred.settings import EvaluateSettings, Pipeline
 
 if TYPE_CHECKING:
+    from klinepred.audit.check import Certificate
     from klinepred.dataset.make import Dataset
     from klinepred.evaluation.result import Evaluation
     from klinepred.model.bundle import ModelBundle
@@ -82,13 +83,11 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
 
     from klinepred.bars.hindsight import judge_universe
     from klinepred.dataset.make import make_dataset
-    from klinepred.features.build import FEATURE_SETS
-    from klinepred.features.cache import cached_features
+    from klinepred.features.build import FEATURE_SETS, build_features
 
     symbols = choose_symbols(run, space)
-    features = FEATURE_SETS[run.features.set]
-    table = cached_features(scan_bars(space, symbols=symbols), features, universe=symbols, folder=space.features)
-    data = make_dataset(table.frame(), run.dataset)
+    table = build_features(scan_bars(space, symbols=symbols), FEATURE_SETS[run.features.set], universe=symbols)
+    data = make_dataset(table, run.dataset)
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
         log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
     real = data.spans().filter(~pl.col("symbol").is_in(list(simulated_symbols(space))))
@@ -98,15 +97,27 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
 
 
 def train_model(
-    run: Pipeline, space: Workspace, *, progress: Progress | None = None, resume: str | None = None
+    run: Pipeline,
+    space: Workspace,
+    *,
+    progress: Progress | None = None,
+    resume: str | None = None,
+    allow_leaks: bool = False,
 ) -> Trained:
-    """Train, log the run to MLflow, put the bundle on the workspace's shelf.
+    """Audit, train, log the run to MLflow with its leak certificate, put the bundle on the workspace's shelf.
+
+    Parameters
+    ----------
+    allow_leaks
+        Train although the leak certificate has failed; run and bundle say so for ever.
 
     Raises
     ------
     StoreError, DatasetError, TrainingError
-        See `build_dataset` and `klinepred.training.loop.train`.
+        See `build_dataset` and `klinepred.training.loop.train`; or the leak certificate has failed.
     """
+    from klinepred.audit.audit import audit_before_training
+    from klinepred.audit.mark import CertifiedTracker, refuse_leaks
     from klinepred.model.bundle import save_bundle
     from klinepred.training.checkpoint import find_checkpoint
     from klinepred.training.loop import train
@@ -114,14 +125,47 @@ def train_model(
     from klinepred.training.tracking import MlflowTracker
 
     checkpoint = find_checkpoint(space, resume) if resume else None
-    tracker = MlflowTracker(space, run)
+    mlflow = MlflowTracker(space, run)
     data = build_dataset(run, space)
+    certificate = audit_before_training(space, data.universe, features=data.features, settings=data.settings)
+    if not allow_leaks:
+        refuse_leaks(certificate, pipeline=run.name)
+    tracker = CertifiedTracker(mlflow, certificate, space=space)
     with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
         bundle = train(data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint)
         stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
         name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
         folder = save_bundle(replace(bundle, name=name), space.trained / name)
     return Trained(replace(bundle, name=name), folder, data)
+
+
+def audit_pipeline(run: Pipeline, space: Workspace) -> Certificate:
+    """The leak certificate of a pipeline on its stored bars, before any training.
+
+    Raises
+    ------
+    StoreError, DatasetError
+        Too little is stored.
+    """
+    from klinepred.audit.audit import audit_stored
+    from klinepred.features.build import FEATURE_SETS
+
+    symbols = choose_symbols(run, space)
+    return audit_stored(space, symbols, features=FEATURE_SETS[run.features.set], settings=run.dataset)
+
+
+def audit_model(folder: Path, space: Workspace) -> Certificate:
+    """The leak certificate of a saved model on the bars it was trained on.
+
+    Raises
+    ------
+    ModelError, StoreError, DatasetError
+        The model cannot be read, or its bars are not stored.
+    """
+    from klinepred.audit.audit import audit_bundle
+    from klinepred.model.bundle import load_bundle
+
+    return audit_bundle(space, load_bundle(folder))
 
 
 @dataclass(frozen=True)
@@ -151,6 +195,7 @@ def evaluate_model(
     from klinepred.training.review import history_of
 
     bundle = load_bundle(folder)
+    _mind_leaks(bundle)
     data = dataset_of(bundle, space, now=now)
     evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space))
     report = write_report(
@@ -163,6 +208,12 @@ def evaluate_model(
     if bundle.run_id:
         _record(evaluation, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
+
+
+def _mind_leaks(bundle: ModelBundle) -> None:
+    """A word wherever a model is used whose certificate had failed."""
+    if str(bundle.provenance.get("leak_certificate", "")).startswith("failed"):
+        log.warning("model %s was trained although its leak certificate had failed: do not trust it", bundle.name)
 
 
 def _record(evaluation: Evaluation, bundle: ModelBundle, space: Workspace, report: Path) -> None:
@@ -188,7 +239,6 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
 
     from klinepred.dataset.make import make_dataset
     from klinepred.features.build import build_features
-    from klinepred.features.cache import cached_features
     from klinepred.model.bundle import features_of
     from klinepred.schema import BAR, Bars
 
@@ -199,10 +249,9 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
         absent = [symbol for symbol in bundle.universe if symbol not in stored]
         log.warning("not in the store, though the model was trained on them: %s", ", ".join(absent))
     bars = scan_bars(space, symbols=symbols)
-    if now is None:
-        table = cached_features(bars, features, universe=bundle.universe, folder=space.features).frame()
-    else:  # an earlier state of the store: what is kept of the newest one stays
-        table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
+    if now is not None:
+        bars = Bars(bars.filter(pl.col("ts") + BAR <= now))
+    table = build_features(bars, features, universe=bundle.universe)
     return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split)
 
 
@@ -225,6 +274,7 @@ def predict_bars(
     """
     from klinepred.prediction import Forecast, forecast
 
+    _mind_leaks(bundle)
     stored = set(list_symbols(space).get_column("symbol").to_list())
     wanted = symbols or choose_symbols(run, space)
     known = [symbol for symbol in wanted if symbol in stored]

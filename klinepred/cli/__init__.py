@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("ingest", "Take bars in from Yahoo, files or the simulated market."),
     "bars": ("bars", "List, check and show the stored bars."),
     "features": ("features", "List the 50 features, show their values."),
+    "audit": ("audit", "Prove on the stored bars that nothing sees the future."),
     "train": ("train", "Train the LSTM and log the run to MLflow."),
     "evaluate": ("evaluate", "The verdict on the test part, beside naive baselines."),
     "predict": ("predict", "Predict the next bar of every symbol."),

@@ -35,6 +35,7 @@ ABOUT = {
     "validation_end": ("split", "validation_end"),
     "store_version": ("provenance", "store_version"),
     "commit": ("provenance", "commit"),
+    "leak_certificate": ("provenance", "leak_certificate"),
     "klinepred": ("provenance", "klinepred"),
     "torch": ("provenance", "torch"),
 }
@@ -64,6 +65,7 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
             "symbols": len(_fact(entry.table, "universe") or ()),
             "epochs": _fact(entry.table, *ABOUT["epochs"]),
             "val_loss": _fact(entry.table, *ABOUT["val_loss"]),
+            "leak_certificate": _fact(entry.table, *ABOUT["leak_certificate"]),
             "champion": entry.champion,
             "run_id": _fact(entry.table, *ABOUT["run_id"]),
         }
@@ -74,6 +76,7 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
         "symbols": pl.Int64(),
         "epochs": pl.Int64(),
         "val_loss": pl.Float64(),
+        "leak_certificate": pl.String(),
         "champion": pl.Boolean(),
         "run_id": pl.String(),
     }

@@ -39,6 +39,12 @@ symbols_option = click.option("--symbols", metavar="A,B|@FILE", help="Only these
 as_of_option = click.option(
     "--as-of", "as_of", metavar="VERSION|TS", help="The store as it was: a version, or a moment in UTC."
 )
+allow_leaks_option = click.option(
+    "--allow-leaks",
+    "allow_leaks",
+    is_flag=True,
+    help="Train although the leak audit failed; run and model are marked for ever.",
+)
 
 
 def common(function: F) -> F:

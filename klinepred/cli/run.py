@@ -7,7 +7,16 @@ from pathlib import Path
 
 import click
 
-from klinepred.cli.options import common, now_option, parse_ts, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import (
+    allow_leaks_option,
+    common,
+    now_option,
+    parse_ts,
+    pipeline_option,
+    read_pipeline,
+    set_option,
+    start,
+)
 from klinepred.cli.output import table
 from klinepred.cli.train import overrides_of
 
@@ -22,6 +31,7 @@ STEPS = ("ingest", "train", "evaluate", "predict")
 )
 @click.option("--amp", is_flag=True, help="Mixed precision: fp16 with loss scaling on CUDA, bf16 on the CPU.")
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs (default: the pipeline's).")
+@allow_leaks_option
 @click.option("--skip", multiple=True, type=click.Choice(STEPS), help="Leave a step out; may be repeated.")
 @now_option
 @common
@@ -31,6 +41,7 @@ def command(
     source: str | None,
     amp: bool,
     epochs: int | None,
+    allow_leaks: bool,
     skip: tuple[str, ...],
     now: str | None,
     workspace: Path,
@@ -74,7 +85,8 @@ def command(
         from klinepred.cli.progress import TrainingBar
 
         say(f"2/4 train {run.model.preset}, at most {run.train.epochs} epochs")
-        folder = train_model(run, space, progress=TrainingBar(quiet=quiet)).folder
+        done = train_model(run, space, progress=TrainingBar(quiet=quiet), allow_leaks=allow_leaks)
+        folder = done.folder
     else:
         folder = choose_model(space, pipeline=run.name)
     sentence = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import allow_leaks_option, common, pipeline_option, read_pipeline, set_option, start
 
 
 @click.command(epilog="Example: klinepred train --amp --epochs 5", short_help="Train the LSTM.")
@@ -17,6 +17,7 @@ from klinepred.cli.options import common, pipeline_option, read_pipeline, set_op
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs (default: the pipeline's).")
 @click.option("--device", help="cpu, cuda, cuda:1 … (default: cuda where it works).")
 @click.option("--resume", metavar="RUN", help="Continue a run: its id, or the path of a checkpoint.")
+@allow_leaks_option
 @common
 def command(
     pipeline: str,
@@ -26,12 +27,14 @@ def command(
     epochs: int | None,
     device: str | None,
     resume: str | None,
+    allow_leaks: bool,
     workspace: Path,
     quiet: bool,
     verbose: bool,
 ) -> int:
     """Train on the pipeline's symbols that are in the store and log the run to MLflow.
 
+    A fast leak audit comes first (`klinepred audit` is the thorough one); if it fails, nothing is trained.
     The scaler is fitted on train rows only, the best epoch is chosen on validation, and the test part stays closed
     until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it.
     """
@@ -42,7 +45,7 @@ def command(
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_model
 
-    done = train_model(run, space, progress=TrainingBar(quiet=quiet), resume=resume)
+    done = train_model(run, space, progress=TrainingBar(quiet=quiet), resume=resume, allow_leaks=allow_leaks)
     counts = ", ".join(f"{name} {count:,}" for name, count in done.data.counts().items())
     click.echo(f"labels: {counts}", err=True)
     click.echo(f"model {done.bundle.name}")

@@ -135,3 +135,23 @@ def tags_of_runs(space: Workspace, name: str) -> dict[str, str]:
             do="start the server or mend its address in MLFLOW_TRACKING_URI, then run the same command again",
         ) from error
     return found
+
+
+def tags_of(space: Workspace, run_id: str) -> dict[str, str]:
+    """Tags of a run; empty where the store has no such run.
+
+    Raises
+    ------
+    UsageError
+        See `run_store`.
+    """
+    uri = run_store(space)
+    if uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file():
+        return {}
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return dict(MlflowClient(tracking_uri=uri).get_run(run_id).data.tags)
+    except MlflowException:
+        return {}

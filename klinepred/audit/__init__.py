@@ -1,0 +1,1 @@
+"""In: stored bars, a pipeline or a model. Out: the leak certificate: that nothing here sees the future."""
