@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,18 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from klinepred.bars import ingest as room
+from klinepred.bars import tables
 from klinepred.bars.check import check_bars
-from klinepred.bars.delivery import SPLIT_SCHEMA, Delivery
 from klinepred.bars.ingest import ingest
 from klinepred.bars.report import IngestReport
 from klinepred.bars.store import scan_bars, store_version
 from klinepred.cli import main
+from klinepred.errors import StoreError
 from klinepred.paths import Workspace
 from klinepred.schema import BAR_SCHEMA, PRICES
-from klinepred.settings import DataSettings
 from tests.bars.made import NOW, XNYS, from_files, utc, walk
 
 DAYS = 5
-SPLIT = utc("2026-06-08T13:30:00")
-"""The Monday after the five days stored; four new shares for one."""
 
 
 def scaled(frame: pl.DataFrame, price: float, volume: float = 1.0) -> pl.DataFrame:
@@ -44,26 +40,6 @@ def take(space: Workspace, *frames: pl.DataFrame, **more: object) -> IngestRepor
         space.root.mkdir(parents=True, exist_ok=True)
         frame.write_parquet(paths[-1])
     return ingest(from_files(*paths, **more), space, now=NOW)
-
-
-def tell(*rows: tuple[str, Any, float]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
-
-
-def deliver(
-    space: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
-    frame: pl.DataFrame,
-    splits: pl.DataFrame | None,
-    **more: object,
-) -> IngestReport:
-    """As a source does that tells of splits."""
-
-    def deliveries(*_: object, **__: object) -> Iterator[Delivery]:
-        yield Delivery(frame, "test", splits=splits)
-
-    monkeypatch.setattr(room, "deliveries", deliveries)
-    return ingest(DataSettings.model_validate({"symbols": ("A",), **more}), space, now=NOW)
 
 
 def record(space: Workspace) -> list[dict[str, Any]]:
@@ -168,78 +144,6 @@ def flat_count(frame: pl.DataFrame) -> int:
     return int((frame["open"] == frame["close"]).sum())
 
 
-def test_a_split_that_the_source_tells_is_followed_by_default(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = stored(space)
-    later = of(walk(["A"], days=8)).slice(390)
-    received = scaled(pl.concat([of(before).slice(234), later]), 0.25, 4.0)
-    report = deliver(space, monkeypatch, received, tell(("A", SPLIT, 4.0)))
-    (row,) = report.symbols
-    assert (row.status, row.new, row.revised) == ("ok", later.height, 156)
-    assert record(space)[0]["evidence"] == "source"
-    assert stored(space).equals(pl.concat([scaled(pl.concat([of(before), later]), 0.25, 4.0), of(before, "B")]))
-    assert "a split that the source tells of, shown by 156 of 156 common bars" in row.message
-    again = deliver(space, monkeypatch, received, tell(("A", SPLIT, 4.0)))
-    assert (again.symbols[0].status, again.version) == ("unchanged", report.version)
-
-
-@pytest.mark.parametrize(
-    ("splits", "why"),
-    [
-        (tell(("A", SPLIT, 2.0)), "another factor"),
-        (tell(("B", SPLIT, 4.0)), "another symbol"),
-        (tell(("A", utc("2026-06-01T13:30:00"), 4.0)), "before the common bars"),
-        (tell(), "none"),
-    ],
-)
-def test_only_a_split_of_that_factor_and_time_counts_as_told(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch, splits: pl.DataFrame, why: str
-) -> None:
-    before = stored(space)
-    report = deliver(space, monkeypatch, scaled(of(before).slice(234), 0.25, 4.0), splits)
-    assert report.symbols[0].status == "rejected", why
-    assert stored(space).equals(before)
-
-
-def test_two_splits_told_multiply(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = stored(space)
-    splits = tell(("A", SPLIT, 3.0), ("A", utc("2026-06-09T13:30:00"), 0.5))
-    deliver(space, monkeypatch, scaled(of(before).slice(234), 2.0 / 3.0, 1.5), splits)
-    assert record(space)[0]["factor"] == "2/3"
-    assert of(stored(space))["close"].to_numpy() == pytest.approx(of(before)["close"].to_numpy() * 2 / 3, rel=1e-12)
-
-
-def test_a_split_told_without_overlap_is_named_and_followed_only_when_asked(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = stored(space)
-    later = scaled(of(walk(["A"], days=10)).slice(390), 0.25, 4.0)
-    report = deliver(space, monkeypatch, later, tell(("A", SPLIT, 4.0)))
-    assert report.symbols[0].status == "rejected"
-    assert "the source tells of a split, 4 for 1, after the last stored bar" in report.symbols[0].message
-    assert "pass --rescale" in report.symbols[0].message
-    assert stored(space).equals(before)
-    report = deliver(space, monkeypatch, later, tell(("A", SPLIT, 4.0)), rescale="always")
-    assert (report.symbols[0].new, record(space)[0]["bars"]) == (later.height, 390)
-    assert of(stored(space)).equals(pl.concat([scaled(of(before), 0.25, 4.0), later]))
-
-
-def test_a_split_told_that_the_stored_bars_have_already_changes_nothing(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later = of(walk(["A"], days=10)).slice(390)
-    report = deliver(space, monkeypatch, later, tell(("A", SPLIT, 4.0)))
-    assert (report.symbols[0].status, report.symbols[0].new) == ("ok", later.height)
-    assert report.symbols[0].rescaled is None
-
-
-def test_a_long_gap_does_not_hide_a_split_told(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = scaled(of(walk(["A"], start="2026-09-01", days=3)), 0.25, 4.0)
-    report = deliver(space, monkeypatch, later, tell(("A", SPLIT, 4.0)))
-    assert "4 for 1, after the last stored bar (2026-06-05 19:55Z" in report.symbols[0].message
-
-
 def test_a_step_by_a_usual_factor_without_any_evidence_is_stored_and_said_loudly(space: Workspace) -> None:
     later = scaled(of(walk(["A"], days=10)).slice(390), 0.25)
     report = take(space, later)
@@ -296,32 +200,22 @@ def test_a_stretch_on_another_basis_between_equal_bars_is_refused(space: Workspa
     assert of(stored(space)).equals(smooth)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (3, 0, 2, 1), (2, 3, 1, 0)])
-def test_months_in_several_files_and_any_order_end_in_the_same_store(tmp_path: Path, order: tuple[int, ...]) -> None:
-    whole = walk(["A"], days=12)  # ten sessions: 780 bars
-    space = Workspace(tmp_path)
-    take(space, whole.head(546))
-    adjusted = scaled(whole, 0.25, 4.0)
-    parts = [adjusted.slice(78, 78), adjusted.slice(156, 200), adjusted.slice(400, 100), adjusted.slice(546)]
-    report = take(space, *(parts[n] for n in order), rescale="always")
-    (row,) = report.symbols
-    assert (row.status, row.new, row.revised, report.exit_code) == ("ok", 234, 378, 0)
-    assert row.rescaled is not None
-    assert row.rescaled.bars == 546 - 78 - 200 - 100
-    assert stored(space).equals(adjusted)
+def test_a_failed_write_leaves_everything_on_the_old_basis_and_a_second_try_completes_it(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stored(space)
+    received = scaled(of(before).slice(290), 0.25, 4.0)
 
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_split_between_two_files_rescales_what_neither_brings(tmp_path: Path, order: tuple[int, ...]) -> None:
-    smooth = walk(["A"], days=12)
-    raw = pl.concat([scaled(smooth.head(390), 4.0, 0.25), smooth.slice(390)])
-    space = Workspace(tmp_path)
-    take(space, raw)
-    parts = [smooth.slice(100, 290), smooth.slice(390, 156)]
-    report = take(space, *(parts[n] for n in order), rescale="always")
-    assert report.symbols[0].rescaled is not None
-    assert report.symbols[0].rescaled.bars == 100
-    assert stored(space)["close"].to_numpy() == pytest.approx(smooth["close"].to_numpy(), rel=1e-12)
+    monkeypatch.setattr(tables, "put", fail)
+    with pytest.raises(StoreError, match="No space left"):
+        take(space, received, rescale="always")
+    monkeypatch.undo()
+    assert stored(space).equals(before)
+    assert take(space, received, rescale="always").symbols[0].status == "ok"
+    assert of(stored(space)).equals(scaled(of(before), 0.25, 4.0))
 
 
 def test_other_symbols_of_the_delivery_are_taken_in_by_the_same_commit(tmp_path: Path) -> None:
