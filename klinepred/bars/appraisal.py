@@ -14,7 +14,6 @@ from klinepred.bars.rescale import Permit, Rescale, plan, plan_apart
 from klinepred.bars.sift import CONTEXT, Sifted, sift
 from klinepred.bars.surroundings import read_around, read_edges, read_suspects
 from klinepred.paths import Workspace
-from klinepred.schema import BAR_SCHEMA
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,8 @@ class Appraisal:
         Stored bars of its symbols, at its times and around them.
     sifted
         The delivery without isolated price errors.
+    compared
+        Its bars beside the stored ones, as `compare` gives them.
     plans
         Symbols on another basis than the store: how to rescale it, or why not.
     strange
@@ -37,6 +38,7 @@ class Appraisal:
 
     stored: pl.DataFrame
     sifted: Sifted
+    compared: pl.DataFrame
     plans: Mapping[str, Rescale | str]
     strange: Mapping[str, str]
     doubtful: frozenset[str]
@@ -63,7 +65,8 @@ def appraise(
         See `measure`.
     """
     stored = _stored(good, space, known)
-    seen = measure(_common(good, stored), even=even)
+    compared = compare(good, stored)
+    seen = measure(_common(compared), even=even)
     apart = _apart(good, stored, splits, permit) if splits is not None else {}
     # A basis that many bars show is no isolated error, and the stored bars beside it are no neighbours to compare with.
     rebased = [*apart, *(name for name, shift in seen.shifts.items() if shift.same > RUN)]
@@ -78,10 +81,11 @@ def appraise(
         withdrawn=usual.withdrawn,
     )
     if sifted.bars.height < good.height:
-        seen = measure(_common(sifted.bars, stored), even=even)
+        compared = compare(sifted.bars, stored)
+        seen = measure(_common(compared), even=even)
     shifts: Mapping[str, Shift] = seen.shifts
     plans = {name: plan(shift, splits=splits, permit=permit) for name, shift in shifts.items()}
-    return Appraisal(stored, sifted, {**apart, **plans}, seen.strange, seen.doubtful)
+    return Appraisal(stored, sifted, compared, {**apart, **plans}, seen.strange, seen.doubtful)
 
 
 def _stored(good: pl.DataFrame, space: Workspace, known: Collection[str]) -> pl.DataFrame:
@@ -94,10 +98,8 @@ def _stored(good: pl.DataFrame, space: Workspace, known: Collection[str]) -> pl.
     return pl.concat([around, read_edges(space, spans.agg(low=pl.col("ts").min(), high=pl.col("ts").max()))])
 
 
-def _common(received: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
-    if stored.is_empty():
-        return pl.DataFrame(schema={**BAR_SCHEMA, "_close": pl.Float64, "_volume": pl.Float64})
-    return compare(received.select(*BAR_SCHEMA), stored).filter(pl.col("_close").is_not_null())
+def _common(compared: pl.DataFrame) -> pl.DataFrame:
+    return compared.filter(pl.col("_close").is_not_null())
 
 
 def _apart(good: pl.DataFrame, stored: pl.DataFrame, splits: pl.DataFrame, permit: Permit) -> dict[str, Rescale | str]:

@@ -12,7 +12,7 @@ from klinepred.bars.change import Change, commit_bars
 from klinepred.bars.delivery import Failure
 from klinepred.bars.doubt import Doubt
 from klinepred.bars.histories import Histories, rescale_histories
-from klinepred.bars.reconcile import Reconciled, compare, reconcile
+from klinepred.bars.reconcile import Reconciled, reconcile
 from klinepred.bars.remarks import Remarks
 from klinepred.bars.rescale import Permit
 from klinepred.bars.slots import locate
@@ -97,7 +97,7 @@ def settle(
         if doubt:
             doubt.refuse(name)
     out = waiting | {*refused}
-    bars, odd = without(seen.sifted.bars, out), without(seen.sifted.rejects, out)
+    compared, odd = without(seen.compared, out), without(seen.sifted.rejects, out)
     freed, gone = without(seen.sifted.confirmed, out), without(seen.sifted.withdrawn, out)
     # bars of refused symbols count as come; those held count when they are let go
     counted = without(came, waiting - {*refused})
@@ -105,7 +105,6 @@ def settle(
         counted.join(odd.select(KEYS), on=KEYS, how="anti", maintain_order="left") if odd.height else counted
     )
     tally.add_rejects(odd)
-    compared = compare(bars, seen.stored)
     if doubt and desk.permit == "always":
         doubt.note_even(compared.filter(pl.col("_close").is_not_null()))
     result = reconcile(compared)

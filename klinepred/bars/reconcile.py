@@ -36,6 +36,8 @@ def compare(received: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
     received, stored
         `symbol`, `ts` and the five values, unique by symbol and ts; the order of `received` is kept.
     """
+    if stored.is_empty():
+        return received.with_columns(pl.lit(None, pl.Float64).alias(f"_{name}") for name in VALUES)
     old = stored.select("symbol", "ts", *(pl.col(name).alias(f"_{name}") for name in VALUES))
     return received.join(old, on=["symbol", "ts"], how="left", maintain_order="left")
 
@@ -48,6 +50,10 @@ def reconcile(compared: pl.DataFrame) -> Reconciled:
     compared
         What `compare` gave.
     """
+    if compared.get_column("_close").null_count() == compared.height:
+        new = compared.drop(f"_{name}" for name in VALUES)
+        counts = new.group_by("symbol").agg(new=pl.len(), revised=pl.lit(0, pl.UInt32), unchanged=pl.lit(0, pl.UInt32))
+        return Reconciled(new=new, revised=new.clear(), counts=counts.sort("symbol"))
     equal = pl.all_horizontal(pl.col(name) == pl.col(f"_{name}") for name in VALUES)
     state = compared.with_columns(
         pl.when(pl.col("_close").is_null())
