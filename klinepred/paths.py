@@ -67,6 +67,10 @@ class Workspace:
         return self.root / "data"
 
     @property
+    def features(self) -> Path:
+        return self.data / "features"
+
+    @property
     def mlruns(self) -> Path:
         return self.root / "mlruns"
 

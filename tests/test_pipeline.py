@@ -34,7 +34,7 @@ def test_symbols_chosen_later_are_named_before_training_unless_they_are_simulate
     frame.write_parquet(tmp_path / "bars.parquet")
     ingest(from_files(tmp_path / "bars.parquet"), space, now=NOW)
     (line,) = _remarks(space, caplog)
-    assert line.startswith("1 of the 5 symbols begin after the history does")
+    assert line.startswith("1 of the 5 symbols came after the history began")
     assert "LATE 2026-0" in line
 
     from klinepred.bars.store import keep_symbols, simulated_symbols

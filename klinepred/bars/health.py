@@ -23,6 +23,8 @@ from klinepred.bars.gaps import (
 )
 from klinepred.bars.hindsight import judge_universe
 from klinepred.bars.oddities import JUMPS, ODD, look_over
+from klinepred.bars.rescalings import SCHEMA as RESCALINGS
+from klinepred.bars.rescalings import list_rescalings
 from klinepred.bars.spans import add_sessions, find_renames, mark_ended, newest_sessions, read_clocks
 from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols, store_version
 from klinepred.bars.summary import summarise
@@ -60,16 +62,18 @@ class Health:
     ----------
     symbols
         One row a symbol: symbol, calendar, sessions, expected, received, missing, worst (session with most missing;
-        null if none), gaps, longest_gap (bars), zero_volume, zero_run, stale, stale_run, jumps, spikes, duplicates,
-        impossible (rows that break what `check_bars` guarantees: none unless the store was damaged), quarantined,
-        first_ts, last_ts, late (bars the calendar finished since), ended (last session of one that no longer trades),
-        renamed_to.
+        null if none), gaps, longest_gap (bars), zero_volume, zero_run, stale, stale_run, jumps, spikes, rescaled,
+        duplicates, impossible (rows that break what `check_bars` guarantees: none unless the store was damaged),
+        quarantined, first_ts, last_ts, late (bars the calendar finished since), ended (last session of one that no
+        longer trades), renamed_to.
     sessions, gaps, jumps
         See `klinepred.bars.gaps` and `klinepred.bars.oddities`.
     daytimes
         Expected and missing bars by the venue's time of day.
     quarantine
         symbol, reason, rows, first_ts, last_ts: what was ever set aside, also of symbols without a stored bar.
+    rescalings
+        See `klinepred.bars.rescalings`.
     renames
         See `klinepred.bars.spans.find_renames`.
     hindsight
@@ -84,6 +88,7 @@ class Health:
     jumps: pl.DataFrame
     daytimes: pl.DataFrame
     quarantine: pl.DataFrame
+    rescalings: pl.DataFrame
     renames: pl.DataFrame
     hindsight: tuple[str, ...]
     ahead: int
@@ -110,14 +115,12 @@ class Health:
         if bare.height:
             names = [str(name) for name in bare["symbol"].unique().sort()]
             lines.append(
-                f"{bare['rows'].sum():,} rows in quarantine are of symbols without a stored bar: {_some(names)}"
+                f"rows in quarantine of symbols without a stored bar: {bare['rows'].sum():,}, of {_some(names)}"
             )
         gone = self.symbols.drop_nulls("ended").filter(~pl.col("symbol").is_in(self.renames["symbol"].to_list()))
         if gone.height:
             named = [f"{symbol} ({day})" for symbol, day in gone.select("symbol", "ended").iter_rows()]
-            lines.append(
-                f"{gone.height} symbols have no bar any more while others of their calendar do: {_some(named)}"
-            )
+            lines.append(f"no bar any more, while others of the calendar go on: {_some(named)}")
         for row in self.renames.iter_rows(named=True):
             lines.append(
                 f"a rename? {row['symbol']} ended {row['ended']}, {row['renamed_to']} began {row['began']} at nearly "
@@ -150,7 +153,16 @@ def check_store(
     newest = newest_sessions(listed, now=now)
     aside = read_quarantine(space, symbols=symbols)
     version = store_version(space, as_of=as_of)
-    return examine(bars, now=now, newest=newest, simulated=simulated_symbols(space), quarantine=aside, version=version)
+    moved = list_rescalings(space, symbols=symbols, version=version)
+    return examine(
+        bars,
+        now=now,
+        newest=newest,
+        simulated=simulated_symbols(space),
+        quarantine=aside,
+        rescalings=moved,
+        version=version,
+    )
 
 
 def read_quarantine(space: Workspace, *, symbols: Sequence[str] | None = None) -> pl.DataFrame:
@@ -171,6 +183,7 @@ def examine(
     newest: dict[str, date] | None = None,
     simulated: set[str] | None = None,
     quarantine: pl.DataFrame | None = None,
+    rescalings: pl.DataFrame | None = None,
     version: int | None = None,
 ) -> Health:
     """`check_store` for bars from anywhere, sound or not: what `check_bars` would refuse is counted here.
@@ -183,6 +196,8 @@ def examine(
         Symbols that no hindsight can have chosen.
     quarantine
         As `read_quarantine` gives it.
+    rescalings
+        As `list_rescalings` gives them.
     """
     finished = pl.col("ts") + BAR <= now
     sizes = bars.group_by("symbol").agg(bars=pl.len(), ahead=(~finished).sum()).sort("symbol").collect()
@@ -208,16 +223,18 @@ def examine(
     )
     daytimes = [share_by_time(_stack(parts, MOVES), Clock.parse(name)) for name, parts in sorted(moves.items())]
     aside = pl.DataFrame(schema=QUARANTINED) if quarantine is None else quarantine
+    moved = pl.DataFrame(schema=RESCALINGS) if rescalings is None else rescalings
     spans = mark_ended(add_sessions(seen), newest)
     real = spans.filter(~pl.col("symbol").is_in(list(simulated or ())))
     renames = find_renames(spans.drop_nulls(["first_session", "last_session"]))
     return Health(
-        symbols=summarise(spans, odd, sessions, gaps, aside, renames, now=now),
+        symbols=summarise(spans, odd, sessions, gaps, aside, moved, renames, now=now),
         sessions=sessions,
         gaps=gaps,
         jumps=jumps,
         daytimes=_stack(daytimes, DAYTIMES),
         quarantine=aside,
+        rescalings=moved,
         renames=renames,
         hindsight=judge_universe(real),
         ahead=int(sizes["ahead"].sum()),

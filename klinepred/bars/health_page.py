@@ -53,6 +53,7 @@ def render_health(health: Health) -> str:
     ]
     expected, missing = int(table["expected"].sum()), int(table["missing"].sum())
     share = (expected - missing) / expected if expected else 0.0
+    stored = "" if health.version is None else f"store version {health.version}, "
     text: str = house.get_template("bars/health.html.j2").render(
         health=health,
         word="damaged" if health.damaged else "complete" if share >= WHOLE else "gaps",
@@ -66,11 +67,16 @@ def render_health(health: Health) -> str:
         else "",
         listings=[
             ("Symbols", "", telling(shown)),
-            ("Longest gaps", f"{health.gaps.height:,} runs of missing bars; from and to are bar opens", _gaps(health)),
+            (
+                "Longest gaps",
+                f"Runs of missing bars, {health.gaps.height:,} in all; from and to are bar opens",
+                _gaps(health),
+            ),
             ("Jumps and spikes", f"{health.jumps.height:,} found", _jumps(health)),
             ("Set aside", "Rows in quarantine, by symbol and reason", _aside(health)),
+            ("Rescaled", "Stored bars put on another basis, a split or a unit", health.rescalings.tail(MOST_LINES)),
         ],
-        made=f"klinepred {__version__}, store version {health.version}, as of {health.now:%Y-%m-%d %H:%M}Z",
+        made=f"klinepred {__version__}, {stored}as of {health.now:%Y-%m-%d %H:%M}Z",
     )
     return text
 
@@ -87,7 +93,7 @@ def _cards(health: Health, expected: int, missing: int) -> list[tuple[str, str]]
     days = health.sessions["session"].unique().sort()
     return [
         (f"{expected - missing:,}", f"bars of {expected:,} expected"),
-        (f"{missing:,}", f"missing, in {health.gaps.height:,} gaps"),
+        (f"{missing:,}", f"missing; runs of them: {health.gaps.height:,}"),
         (f"{table.height:,}", f"symbols, {ended:,} of them ended" if ended else "symbols, none of them ended"),
         (f"{len(days):,}", f"sessions, {days[0]} to {days[-1]}" if len(days) else "sessions"),
         (f"{total['zero_volume']:,}", f"bars without volume, {total['stale']:,} of them stale"),

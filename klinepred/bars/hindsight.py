@@ -64,8 +64,8 @@ def _late(spans: pl.DataFrame) -> str:
     named = [f"{symbol} {day}" for symbol, day in late.select("symbol", "first_session").head(NAMED).iter_rows()]
     rest = f" and {late.height - NAMED} more" if late.height > NAMED else ""
     return (
-        f"{late.height} of the {spans.height} symbols begin after the history does ({late['begin'][0]}): "
-        f"{', '.join(named)}{rest}; they were chosen later, with knowledge of what became of them"
+        f"{late.height} of the {spans.height} symbols came after the history began ({late['begin'][0]}): "
+        f"{', '.join(named)}{rest}; chosen later, with knowledge of what became of them, they flatter as well"
     )
 
 

@@ -12,7 +12,18 @@ from klinepred.schema import CALENDAR, TS
 
 ORDER: Final = (
     *("symbol", CALENDAR, "sessions", "expected", "received", "missing", "worst", "gaps", "longest_gap"),
-    *("zero_volume", "zero_run", "stale", "stale_run", "jumps", "spikes", "duplicates", "impossible", "quarantined"),
+    *(
+        "zero_volume",
+        "zero_run",
+        "stale",
+        "stale_run",
+        "jumps",
+        "spikes",
+        "rescaled",
+        "duplicates",
+        "impossible",
+        "quarantined",
+    ),
     *("first_ts", "last_ts", "late", "ended", "renamed_to"),
 )
 
@@ -26,6 +37,7 @@ def summarise(
     sessions: pl.DataFrame,
     gaps: pl.DataFrame,
     quarantine: pl.DataFrame,
+    rescalings: pl.DataFrame,
     renames: pl.DataFrame,
     *,
     now: datetime,
@@ -42,8 +54,9 @@ def summarise(
     )
     holes = gaps.group_by("symbol").agg(gaps=pl.len().cast(pl.Int64), longest_gap=pl.col("bars").max())
     aside = quarantine.group_by("symbol").agg(quarantined=pl.col("rows").sum())
+    moved = rescalings.group_by("symbol").agg(rescaled=pl.len().cast(pl.Int64))
     table = spans.with_columns(late=_late(spans, now))
-    for part in (total, worst, holes, odd, aside, renames.select("symbol", "renamed_to")):
+    for part in (total, worst, holes, odd, aside, moved, renames.select("symbol", "renamed_to")):
         table = table.join(part, on="symbol", how="left")
     counts = [name for name in ORDER if name in table.columns and table.schema[name] == pl.Int64 and name != "late"]
     return table.with_columns(pl.col(counts).fill_null(0)).select(ORDER).sort("symbol")

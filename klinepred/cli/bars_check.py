@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from klinepred.bars.health import Health
 
-LISTINGS: Final = ("sessions", "gaps", "jumps", "quarantine")
+LISTINGS: Final = ("sessions", "gaps", "jumps", "quarantine", "rescalings")
 
 
 @click.command("check", epilog="Example: klinepred bars check --html health.html")
@@ -29,6 +29,7 @@ LISTINGS: Final = ("sessions", "gaps", "jumps", "quarantine")
 @click.option("--gaps", is_flag=True, help="A row per run of missing bars: from, to, how many.")
 @click.option("--jumps", is_flag=True, help="A row per jump between closes and per spike, with a guess at its cause.")
 @click.option("--quarantine", is_flag=True, help="A row per symbol and reason of rows that were set aside.")
+@click.option("--rescalings", is_flag=True, help="A row per time the stored bars of a symbol followed a split or unit.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Draw the picture into FILE.")
 @now_option
 @as_of_option
@@ -43,6 +44,7 @@ def check_command(
     gaps: bool,
     jumps: bool,
     quarantine: bool,
+    rescalings: bool,
     page: Path | None,
     now: str | None,
     as_of: str | None,
@@ -54,7 +56,7 @@ def check_command(
     A table leaves out columns in which nothing was found; csv, json and parquet have all. `-o FILE.html` is the
     picture: a heat map of missing bars over symbols and sessions, by the time of day, and the worst of each listing.
     """
-    listing = _only(dict(zip(LISTINGS, (sessions, gaps, jumps, quarantine), strict=True)))
+    listing = _only(dict(zip(LISTINGS, (sessions, gaps, jumps, quarantine, rescalings), strict=True)))
     space = begin(workspace, quiet=quiet, verbose=verbose)
     at = parse_ts(now, option="--now") or datetime.now(UTC)
 

@@ -136,9 +136,30 @@ def test_what_was_set_aside_is_counted_by_symbol_and_reason_also_without_a_store
         ("GONE", "outside the trading sessions", 1),
     ]
     assert found.symbols["quarantined"].to_list() == [3, 0]
-    assert any("1 rows in quarantine are of symbols without a stored bar: GONE" in line for line in found.remarks())
+    assert any("rows in quarantine of symbols without a stored bar: 1, of GONE" in line for line in found.remarks())
     assert read_quarantine(space, symbols=["B"]).is_empty()
     assert check_store(space, now=NOW, symbols=["B"]).remarks() == ()
+
+
+def test_a_split_that_stored_bars_followed_is_told_with_its_factor(space: Workspace) -> None:
+    whole = walk(["A", "B"])
+    _ingest(space, whole.filter(pl.col("ts") < utc("2026-06-03")))
+    quarter = [(pl.col(name) / 4.0).alias(name) for name in PRICES]
+    after = whole.filter(pl.col("symbol") == "A", pl.col("ts") > utc("2026-06-02")).with_columns(
+        *quarter, volume=pl.col("volume") * 4.0
+    )
+    _ingest(space, after, "after", rescale="always")
+    found = check_store(space, now=NOW)
+    told = found.rescalings.select(
+        "symbol", "version", "kind", "price_factor", "volume_factor", "bars", "from_ts", "to_ts"
+    )
+    assert told.rows() == [
+        ("A", 1, "split", 0.25, 4.0, 78, utc("2026-06-01T13:30"), utc("2026-06-01T19:55")),
+    ]
+    assert found.symbols["rescaled"].to_list() == [1, 0]
+    assert found.symbols["jumps"].to_list() == [0, 0]
+    assert check_store(space, now=NOW, as_of=0).rescalings.is_empty()
+    assert check_store(space, now=NOW, symbols=["B"]).rescalings.is_empty()
 
 
 def test_spans_are_measured_against_the_whole_store_and_a_rename_is_asked_about(space: Workspace) -> None:

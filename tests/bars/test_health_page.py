@@ -150,7 +150,9 @@ def test_the_page_of_500_torn_symbols_over_five_years_is_below_five_megabytes() 
     blank = made.symbols.drop("symbol", "expected", "received", "missing", "sessions")
     symbols = totals.join(blank, how="cross").select(made.symbols.columns).sort("symbol")
     empty = made.quarantine.clear()
-    text = render_health(Health(symbols, torn, made.gaps, made.jumps, made.daytimes, empty, made.renames, (), 0, NOW))
+    text = render_health(
+        Health(symbols, torn, made.gaps, made.jumps, made.daytimes, empty, made.rescalings, made.renames, (), 0, NOW)
+    )
     assert len(text.encode()) < 5_000_000
     assert "the 500 of 600 symbols with most missing bars" in text
 

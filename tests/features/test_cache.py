@@ -1,0 +1,116 @@
+"""In: bars that grow, shrink, change. Out: the cache gives what `build_features` gives, with the least work."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from klinepred.bars.check import check_bars
+from klinepred.features.build import F50, build_features
+from klinepred.features.cache import Cached, cached_features
+from klinepred.schema import Bars
+from tests.bars.made import XNYS, utc, walk
+
+NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "brk-b"]
+UNIVERSE = tuple(NAMES[:6])
+
+
+@pytest.fixture(scope="module")
+def bars() -> pl.DataFrame:
+    """Seven symbols over a change of quarter; one trades a bar in four, one comes late, one has a gap of days."""
+    table = walk(NAMES, start="2026-04-20", days=95, seed=11)
+    spot = pl.int_range(pl.len()).over("symbol")
+    seldom = (pl.col("symbol") == "BBB") & (spot % 4 != 0)
+    late = (pl.col("symbol") == "CCC") & (pl.col("ts") < utc("2026-06-25T00:00:00"))
+    gap = (pl.col("symbol") == "DDD") & pl.col("ts").is_between(utc("2026-06-26T00:00:00"), utc("2026-07-06T00:00:00"))
+    return check_bars(table.filter(~(seldom | late | gap)), clock=XNYS).collect()
+
+
+def _cached(bars: pl.DataFrame, folder: Path, universe: tuple[str, ...] = UNIVERSE) -> Cached:
+    return cached_features(Bars(bars.lazy()), F50, universe=universe, folder=folder)
+
+
+def _assert_same(got: pl.DataFrame, bars: pl.DataFrame, universe: tuple[str, ...] = UNIVERSE) -> None:
+    want = build_features(bars, universe=universe).frame
+    assert got.select("symbol", "ts", "close").equals(want.select("symbol", "ts", "close"))
+    for name in F50.names:
+        one, two = got[name].to_numpy(), want[name].to_numpy()
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(two), err_msg=name)
+        known = ~np.isnan(two)
+        spread = float(two[known].std()) if known.any() else 0.0
+        assert (np.abs(one - two)[known] <= 1e-6 * np.maximum(np.abs(two[known]), spread)).all(), name
+
+
+def test_the_first_time_gives_every_bit_and_the_second_computes_nothing(bars: pl.DataFrame, tmp_path: Path) -> None:
+    first = _cached(bars, tmp_path)
+    assert (first.bars, first.computed) == (bars.height, bars.height)
+    assert first.frame().frame.equals(build_features(bars, universe=UNIVERSE).frame)
+    again = _cached(bars, tmp_path)
+    assert again.computed == 0
+    assert again.frame().frame.equals(first.frame().frame)
+
+
+def test_a_day_more_costs_a_day(bars: pl.DataFrame, tmp_path: Path) -> None:
+    cut = bars["ts"].max()
+    assert cut is not None
+    before = bars.filter(pl.col("ts") < cut - timedelta(hours=12))  # type: ignore[operator]
+    _cached(before, tmp_path)
+    more = _cached(bars, tmp_path)
+    assert more.computed == bars.height - before.height
+    _assert_same(more.frame().frame, bars)
+
+
+@pytest.mark.parametrize("row", [0, 700, -1])
+def test_a_revision_counts_from_its_bar_on(bars: pl.DataFrame, tmp_path: Path, row: int) -> None:
+    _cached(bars, tmp_path)
+    mine = bars.filter(pl.col("symbol") == "EEE")
+    at = mine["ts"][row]
+    one = (pl.col("symbol") == "EEE") & (pl.col("ts") == at)
+    changed = bars.with_columns(close=pl.when(one).then(pl.col("low")).otherwise("close"))
+    got = _cached(changed, tmp_path)
+    assert got.computed == mine.filter(pl.col("ts") >= at).height
+    _assert_same(got.frame().frame, changed)
+    back = _cached(bars, tmp_path)
+    _assert_same(back.frame().frame, bars)
+
+
+def test_bars_and_symbols_that_go_leave_nothing_behind(bars: pl.DataFrame, tmp_path: Path) -> None:
+    _cached(bars, tmp_path)
+    less = bars.filter((pl.col("symbol") != "FFF") & (pl.col("ts") < utc("2026-06-10T15:00:00")))
+    _assert_same(_cached(less, tmp_path).frame().frame, less)
+    holed = bars.filter(~((pl.col("symbol") == "AAA") & (pl.col("ts") == bars["ts"][50])))
+    _assert_same(_cached(holed, tmp_path).frame().frame, holed)
+
+
+def test_another_universe_has_a_cross_section_of_its_own(bars: pl.DataFrame, tmp_path: Path) -> None:
+    _cached(bars, tmp_path)
+    other = _cached(bars, tmp_path, tuple(NAMES))
+    assert other.computed == 0
+    _assert_same(other.frame().frame, bars, tuple(NAMES))
+    _assert_same(_cached(bars, tmp_path).frame().frame, bars)
+
+
+def test_damaged_and_missing_files_are_made_again(bars: pl.DataFrame, tmp_path: Path) -> None:
+    want = _cached(bars, tmp_path).frame().frame
+    files = sorted(tmp_path.rglob("*.arrow"))
+    for number, path in enumerate(files):
+        if number % 3 == 0:
+            path.unlink()
+        elif number % 3 == 1:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    got = _cached(bars, tmp_path)
+    assert got.computed > 0
+    _assert_same(got.frame().frame, bars)
+    assert want.height == got.bars
+
+
+def test_another_calendar_computes_everything_anew(bars: pl.DataFrame, tmp_path: Path) -> None:
+    _cached(bars, tmp_path)
+    other = bars.with_columns(calendar=pl.lit("XNYS+extended").cast(pl.Categorical))
+    got = _cached(other, tmp_path)
+    assert got.computed == bars.height
+    _assert_same(got.frame().frame, other)
