@@ -47,7 +47,7 @@ def scan_bars(
     Raises
     ------
     StoreError
-        The store is empty, has not this version, or lacks one of `symbols`.
+        The store is empty, has not this version, lacks one of `symbols`, or does not know their calendar.
     """
     need_store(space)
     rows = scan_rows(space, start=start, end=end, as_of=as_of)
@@ -55,6 +55,15 @@ def scan_bars(
     if symbols is not None:
         need_symbols(space, list(symbols), as_of=as_of)
         rows = rows.filter(pl.col("symbol").is_in(list(symbols)))
+    strange = strange_symbols(space, as_of=as_of) if symbols is None else sorted(set(symbols) - set(clocks))
+    if strange:
+        raise StoreError(
+            f"bars of {', '.join(strange[:10])}{' …' if len(strange) > 10 else ''}",
+            expected="the calendar by which they were taken in",
+            got=f"none for {len(strange)} symbols: something else than klinepred wrote into {space.data}",
+            do="see klinepred bars history, and go back with klinepred bars restore --as-of VERSION",
+        )
+    if symbols is not None:
         clocks = {name: clocks[name] for name in dict.fromkeys(symbols)}
     named = {name: str(clock) for name, clock in clocks.items()}
     calendar = pl.col("symbol").replace_strict(
@@ -94,10 +103,15 @@ def stored_clocks(space: Workspace, *, as_of: int | datetime | None = None) -> d
     return {symbol: Clock(calendar, hours) for symbol, calendar, hours in rows.iter_rows()}
 
 
+def strange_symbols(space: Workspace, *, as_of: int | datetime | None = None) -> list[str]:
+    """Symbols with bars but no clock, sorted: no ingest leaves such behind."""
+    known = stored_clocks(space, as_of=as_of)
+    return sorted(str(name) for name in has_bars(space, as_of=as_of) if name not in known)
+
+
 def simulated_symbols(space: Workspace) -> set[str]:
     """Symbols whose latest delivery came from the simulated market."""
-    rows = tables.scan_table(space.data, SYMBOLS).filter(pl.col("source").str.starts_with("simulate"))
-    return set(rows.select("symbol").collect().to_series())
+    return set(read_symbols(space.data).filter(pl.col("source").str.starts_with("simulate"))["symbol"])
 
 
 def has_bars(space: Workspace, *, as_of: int | datetime | None = None) -> set[str]:

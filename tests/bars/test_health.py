@@ -11,6 +11,7 @@ import pytest
 from klinepred.bars import health as module
 from klinepred.bars.health import check_store, examine, read_quarantine
 from klinepred.bars.ingest import ingest
+from klinepred.errors import StoreError
 from klinepred.paths import Workspace
 from klinepred.schema import CALENDAR, PRICES, Bars
 from tests.bars.made import NOW, ROUND, flat, from_files, rows, utc, walk
@@ -70,6 +71,17 @@ def test_a_damaged_store_shows_its_repeated_rows_and_hides_no_gap_behind_them(sp
     assert found.symbols.select("duplicates", "received", "missing").rows() == [(5, 233, 1), (0, 233, 1)]
     assert found.damaged == 5
     assert found.remarks()[0].startswith("5 rows of A are repeated")
+
+
+def test_bars_without_a_calendar_are_named_and_the_others_can_still_be_looked_at(space: Workspace) -> None:
+    from klinepred.bars.tables import BARS, append
+
+    _ingest(space, walk(["A"]))
+    append(space.data, BARS, walk(["ALIEN"]).with_columns(pl.lit("2026-06").alias("month")), note={})
+    for symbols in (None, ["ALIEN"]):
+        with pytest.raises(StoreError, match="bars of ALIEN"):
+            check_store(space, now=NOW, symbols=symbols)
+    assert check_store(space, now=NOW, symbols=["A"]).symbols["received"].to_list() == [234]
 
 
 def test_rows_that_can_be_no_bars_are_counted_and_left_out_of_the_rest() -> None:
