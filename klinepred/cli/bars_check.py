@@ -61,9 +61,7 @@ def check_command(
     at = parse_ts(now, option="--now") or datetime.now(UTC)
 
     from klinepred.bars.health import check_store
-    from klinepred.bars.store import store_version
 
-    version = store_version(space, as_of=parse_as_of(as_of))
     health = check_store(space, now=at, symbols=parse_symbols(symbols) or None, as_of=parse_as_of(as_of))
     drawn = form == "table" and output is not None and output.suffix.lower() in (".html", ".htm")
     for file in dict.fromkeys(file for file in (page, output if drawn else None) if file is not None):
@@ -72,7 +70,7 @@ def check_command(
         write_text(render_health(health), output=file)
     if not drawn:
         write_rows(_rows(health, listing, people=form == "table"), form=form, output=output)
-    _talk(health, version)
+    _talk(health)
 
 
 def _only(asked: dict[str, bool]) -> str | None:
@@ -101,12 +99,12 @@ def _rows(health: Health, listing: str | None, *, people: bool) -> pl.DataFrame:
     return frame
 
 
-def _talk(health: Health, version: int | None) -> None:
+def _talk(health: Health) -> None:
     """The sum, and what a reader must know before trusting the numbers."""
     log = logging.getLogger("klinepred.bars")
     table = health.symbols
     total, gone = int(table["expected"].sum()), int(table["missing"].sum())
     there = f"{total - gone:,} of {total:,}"
-    log.info("%s expected bars are there; %s missing; store version %s", there, f"{gone:,}", version)
+    log.info("%s expected bars are there; %s missing; store version %s", there, f"{gone:,}", health.version)
     for line in health.remarks():
         log.warning("%s", line)
