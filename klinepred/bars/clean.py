@@ -134,15 +134,27 @@ def _unique(good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFram
 
 def _counts(judged: pl.DataFrame, *, repeats: pl.DataFrame, good: pl.DataFrame) -> pl.DataFrame:
     rule = pl.col("_rule")
-    spanned = pl.col("slot").filter(rule != 3)
-    counts = judged.group_by("symbol").agg(
-        received=pl.len(),
-        empty=(rule == 2).sum(),
-        held=(rule == 3).sum(),
-        empty_ts=pl.col("ts").filter(rule == 2).bottom_k(LISTED),
-        held_ts=pl.col("ts").filter(rule == 3).bottom_k(LISTED),
-        first_slot=spanned.min(),
-        last_slot=spanned.max(),
+    spanned = judged.filter(rule != 3) if bool((judged["_rule"] == 3).any()) else judged
+    spans = spanned.group_by("symbol").agg(first_slot=pl.col("slot").min(), last_slot=pl.col("slot").max())
+    listed = (
+        judged.filter(rule.is_in([2, 3]))
+        .group_by("symbol")
+        .agg(
+            empty=(rule == 2).sum(),
+            held=(rule == 3).sum(),
+            empty_ts=pl.col("ts").filter(rule == 2).bottom_k(LISTED),
+            held_ts=pl.col("ts").filter(rule == 3).bottom_k(LISTED),
+        )
+    )
+    counts = (
+        judged.group_by("symbol")
+        .agg(received=pl.len())
+        .join(spans, on="symbol", how="left", nulls_equal=True)
+        .join(listed, on="symbol", how="left", nulls_equal=True)
+        .with_columns(
+            pl.col("empty", "held").fill_null(0),
+            *(pl.col(name).fill_null(pl.lit([], listed.schema[name])) for name in ("empty_ts", "held_ts")),
+        )
     )
     zero = good.group_by("symbol").agg(zero_volume=(pl.col("volume") == 0.0).sum())
     return (

@@ -201,7 +201,9 @@ def _look_around(change: Change, stored: pl.DataFrame, fresh: set[str], known: s
             f"in as {twin} and remove {name} with klinepred bars delete",
             loud=True,
         )
-    others = stored.join(pl.concat([change.new, change.revised]), on=KEYS, how="anti")
+    others = stored
+    if stored.height:
+        others = stored.join(pl.concat([change.new, change.revised]), on=KEYS, how="anti")
     others = pl.concat([others.join(change.withdrawn, on=KEYS, how="anti"), change.revised.select(*BAR_SCHEMA)])
     desk.steps.extend(
         find_steps(change.new, others.filter(pl.col("symbol").is_in(change.new["symbol"].unique().to_list())))

@@ -58,7 +58,8 @@ def sift(received: pl.DataFrame, *, stored: pl.DataFrame, waiting: pl.DataFrame)
     waiting = _near(waiting.select(BAR_SCHEMA.keys()).unique(), received)
     keys = ["symbol", "ts"]
     waiting = waiting.filter(pl.len().over(keys) == 1)  # two that differ: nothing says which is right
-    waiting = waiting.join(received, on=keys, how="anti").join(stored, on=keys, how="anti")
+    if waiting.height:
+        waiting = waiting.join(received, on=keys, how="anti").join(stored, on=keys, how="anti")
     wide = _wide(received, stored, waiting)
     here = received.filter(pl.col("symbol").is_in(wide)) if wide else received.clear()
     old = stored.filter(pl.col("symbol").is_in(wide)).select(BAR_SCHEMA.keys()) if wide else stored.clear()
