@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 
 from klinepred.cli import main
+
+# No test is about time, and a busy machine is no failure.
+hypothesis.settings.register_profile("klinepred", deadline=None)
+hypothesis.settings.load_profile("klinepred")
 
 Typed = Callable[..., tuple[int, str, str]]
 
