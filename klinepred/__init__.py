@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from klinepred.errors import KlinepredError
     from klinepred.evaluation.verdict import evaluate
     from klinepred.features.build import F50, build_features
+    from klinepred.features.custom import features_for
     from klinepred.model.bundle import load_bundle, save_bundle
     from klinepred.paths import Workspace
     from klinepred.prediction import predict
@@ -35,6 +36,7 @@ __all__ = [
     "build_features",
     "check_bars",
     "evaluate",
+    "features_for",
     "ingest",
     "load_bundle",
     "load_pipeline",
@@ -56,6 +58,7 @@ _HOMES = {
     "build_features": "klinepred.features.build",
     "check_bars": "klinepred.bars.check",
     "evaluate": "klinepred.evaluation.verdict",
+    "features_for": "klinepred.features.custom",
     "ingest": "klinepred.bars.ingest",
     "load_bundle": "klinepred.model.bundle",
     "load_pipeline": "klinepred.config",

@@ -53,9 +53,22 @@ def parse_pipeline(table: dict[str, Any], *, where: str, workspace: Workspace | 
         preset = model.get("preset", ModelSettings.model_fields["preset"].default)
         table = {**table, "model": {**load_preset(str(preset), workspace=workspace), **model, "preset": preset}}
     try:
-        return Pipeline.model_validate(table)
+        run = Pipeline.model_validate(table)
     except ValidationError as error:
         raise _explain(error, where) from error
+    _check_formulas(run, where)
+    return run
+
+
+def _check_formulas(run: Pipeline, where: str) -> None:
+    """Refuse what the features in SQL may not do now, when the file is read, and not when they are computed."""
+    if run.features.custom:
+        from klinepred.formula.names import check_name
+        from klinepred.formula.parse import parse_formula
+
+        for name, text in run.features.custom.items():
+            check_name(name, where=f"pipeline {where}: features.custom")
+            parse_formula(text, where=f"pipeline {where}: features.custom.{name}")
 
 
 def load_preset(name: str, *, workspace: Workspace | None = None) -> dict[str, Any]:

@@ -83,11 +83,11 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
 
     from klinepred.bars.hindsight import judge_universe
     from klinepred.dataset.make import make_dataset
-    from klinepred.features.build import FEATURE_SETS
     from klinepred.features.cache import cached_features
+    from klinepred.features.custom import features_for
 
+    features = features_for(run.features)
     symbols = choose_symbols(run, space)
-    features = FEATURE_SETS[run.features.set]
     table = cached_features(scan_bars(space, symbols=symbols), features, universe=symbols, folder=space.features)
     data = make_dataset(table.frame(), run.dataset)
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
@@ -150,10 +150,10 @@ def audit_pipeline(run: Pipeline, space: Workspace) -> Certificate:
         Too little is stored.
     """
     from klinepred.audit.audit import audit_stored
-    from klinepred.features.build import FEATURE_SETS
+    from klinepred.features.custom import features_for
 
-    symbols = choose_symbols(run, space)
-    return audit_stored(space, symbols, features=FEATURE_SETS[run.features.set], settings=run.dataset)
+    features = features_for(run.features)
+    return audit_stored(space, choose_symbols(run, space), features=features, settings=run.dataset)
 
 
 def audit_model(folder: Path, space: Workspace) -> Certificate:
@@ -276,9 +276,13 @@ def predict_bars(
     StoreError, DatasetError, ModelError
         Nothing is stored, no symbol can be predicted, or the features are not the model's.
     """
+    from klinepred.features.custom import recipe_of
+    from klinepred.model.bundle import recipe_in
     from klinepred.prediction import Forecast, forecast
 
     _mind_leaks(bundle)
+    if bundle.pipeline.get("name") == run.name and recipe_in(bundle).plain != recipe_of(run.features):
+        log.warning("pipeline %s has other features today than model %s: its own are used", run.name, bundle.name)
     stored = set(list_symbols(space).get_column("symbol").to_list())
     wanted = symbols or choose_symbols(run, space)
     known = [symbol for symbol in wanted if symbol in stored]

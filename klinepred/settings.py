@@ -88,9 +88,15 @@ class DataSettings(Settings):
 
 
 class FeatureSettings(Settings):
-    """Which features."""
+    """Which features: a built-in set, and the user's own; see docs/features-custom.md."""
 
     set: Literal["f50"] = "f50"
+    exclude: Texts = ()
+    """Features of the set, or whole families of it, that are left out."""
+    custom: dict[str, str] = {}
+    """By name, a SQL expression over the bars of one symbol; read and checked with the file."""
+    plugins: Texts = ()
+    """Entry points of the group `klinepred.features` of installed packages."""
 
 
 class SplitSettings(Settings):

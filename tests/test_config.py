@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import tomllib
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from klinepred.config import load_pipeline, parse_pipeline, pipeline_names
 from klinepred.errors import ConfigError
 from klinepred.paths import Workspace
 from klinepred.settings import ModelSettings, Pipeline
+from klinepred.training.resolved import pipeline_toml
 
 SHIPPED = ["amp-case-study", "crypto-5m", "demo", "us-equities-5m"]
 
@@ -262,3 +265,33 @@ def test_values_that_do_not_fit_together_are_refused(overrides: list[str]) -> No
 
 def test_every_setting_has_a_default() -> None:
     assert Pipeline(name="x").train.epochs >= 1
+
+
+def test_features_in_sql_are_read_with_the_file_and_kept_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('[features.custom]\nz__b = "high - low"\na__c = "LAG(close, 2)"\n')
+    run = load_pipeline(file, overrides=["features.custom.m__d=CASE WHEN bar = 1 THEN close END"])
+    assert list(run.features.custom.items()) == [
+        ("z__b", "high - low"),
+        ("a__c", "LAG(close, 2)"),
+        ("m__d", "CASE WHEN bar = 1 THEN close END"),
+    ]
+    assert parse_pipeline(json.loads(run.model_dump_json()), where="again") == run
+    assert parse_pipeline(tomllib.loads(pipeline_toml(run)), where="again") == run
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("features.custom.a__b=LEAD(close, 1)", "LEAD(close, 1)"),
+        ("features.custom.b=close", "'b'"),
+        ("features.custom.price__b=close", "built in"),
+        ("features.custom.a__b=", "no expressions"),
+        ("features.custom.a__b=3", "3"),
+    ],
+)
+def test_a_feature_that_may_not_be_is_refused_with_its_key(override: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=r"features\.custom") as caught:
+        load_pipeline("demo", overrides=[override])
+    assert told in str(caught.value)
+    assert "pipeline demo" in caught.value.summary

@@ -188,6 +188,8 @@ def untrained(stages: Stages, data: Dataset) -> ModelBundle:
         scaler=data.scaler,
         split=data.split,
         calibration=stages.calibrate(network, data),
+        recipe=data.features.recipe,
+        marks=data.features.marks,
         pipeline={},
         provenance={},
         name="audit",

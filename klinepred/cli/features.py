@@ -50,11 +50,11 @@ def list_command(
     output: Path | None,
 ) -> None:
     """The catalogue: name, formula, from which bar shown, lookback, source."""
-    from klinepred.features.build import FEATURE_SETS
     from klinepred.features.catalogue import catalogue
+    from klinepred.features.custom import features_for
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
-    features = FEATURE_SETS[read_pipeline(pipeline, overrides, space).features.set]
+    features = features_for(read_pipeline(pipeline, overrides, space).features)
     rows = catalogue(features)
     write_rows(rows.drop("family", "source") if form == "table" else rows, form=form, output=output)
     logging.getLogger("klinepred.features").info(
@@ -97,16 +97,18 @@ def show_command(
     import polars as pl
 
     from klinepred.bars.store import scan_bars
-    from klinepred.features.build import FEATURE_SETS, build_features
+    from klinepred.features.build import build_features
+    from klinepred.features.custom import features_for
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
     run = read_pipeline(pipeline, overrides, space)
+    features = features_for(run.features)
     moment, low, high = parse_as_of(as_of), parse_ts(start, option="--start"), parse_ts(end, option="--end")
     wanted = parse_symbols(symbols)
     universe = _universe(run, space, wanted=wanted, as_of=moment)
     shown = wanted or universe
     bars = scan_bars(space, symbols=tuple(dict.fromkeys((*universe, *shown))), end=high, as_of=moment)
-    frame = build_features(bars, FEATURE_SETS[run.features.set], universe=universe).frame
+    frame = build_features(bars, features, universe=universe).frame
     frame = frame.filter(pl.col("symbol").is_in(shown))
     if low is not None:
         frame = frame.filter(pl.col("ts") >= low)

@@ -23,6 +23,7 @@ from klinepred.evaluation.rules import Evidence, Verdict, decide
 from klinepred.evaluation.sample import Sample, take_sample
 from klinepred.evaluation.scores import Scored, gain, score_all
 from klinepred.evaluation.significance import LEVEL, UNDEFINED, Estimate, draw_sessions
+from klinepred.features.spec import tell_apart
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.forward import forward_rows
 from klinepred.settings import EvaluateSettings
@@ -203,6 +204,9 @@ def _fits(bundle: ModelBundle, data: Dataset) -> None:
         ("dataset settings", bundle.dataset, data.settings),
     )
     wrong = [name for name, own, given in pairs if own != given]
+    if "features" in wrong:
+        had = bundle.marks or dict.fromkeys(bundle.feature_names, "")
+        wrong[0] = f"set of features ({tell_apart(had, data.features.marks) or 'other formulas'})"
     if wrong:
         raise ModelError(
             f"dataset for model {bundle.name}",

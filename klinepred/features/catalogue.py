@@ -53,7 +53,7 @@ def catalogue(features: FeatureSet) -> pl.DataFrame:
                 "first_value": feature.first_value,
                 "lookback_bars": feature.lookback_bars,
                 "lookback_sessions": feature.lookback_sessions,
-                "source": feature.source,
+                "source": f"{feature.source}; {feature.origin}" if feature.origin else feature.source,
             }
             for feature in features.features
         ]

@@ -14,6 +14,7 @@ from klinepred.bars.clean import is_sorted
 from klinepred.calendar import place
 from klinepred.errors import FeatureError
 from klinepred.features import price, trend, volatility, volume
+from klinepred.features.blame import blaming_packages
 from klinepred.features.cross import CROSS_INPUT, cross_columns
 from klinepred.features.prepare import ROW, prepare
 from klinepred.features.spec import Feature, FeatureSet
@@ -38,12 +39,15 @@ class Plan:
         One expression a feature, cast, over the columns of one symbol.
     masks
         What nulls their columns where they are not finite or not to be shown yet, by `_row`.
+    origins
+        By name of those that packages declare, the package.
     """
 
     names: list[str]
     levels: list[Mapping[str, pl.Expr]]
     values: list[pl.Expr]
     masks: list[pl.Expr]
+    origins: Mapping[str, str]
 
 
 def plans(features: FeatureSet, dtype: pl.DataType) -> tuple[Plan, Plan]:
@@ -66,6 +70,7 @@ def _plan(features: Sequence[Feature], dtype: pl.DataType) -> Plan:
             pl.when(pl.col(*names).is_finite() & ROW.ge(first)).then(pl.col(*names)).name.keep()
             for first, names in by_first.items()
         ],
+        origins={feature.name: feature.origin for feature in features if feature.origin},
     )
 
 
@@ -133,7 +138,8 @@ def own_columns(bars: pl.DataFrame, plan: Plan) -> pl.DataFrame:
     table = prepare(bars)
     for level in plan.levels:
         table = table.with_columns(**level)
-    return table.select("symbol", "ts", "close", "_row", *plan.values, **CROSS_INPUT)
+    with blaming_packages(plan.origins):
+        return table.select("symbol", "ts", "close", "_row", *plan.values, **CROSS_INPUT)
 
 
 def across_columns(moves: pl.DataFrame, plan: Plan, *, universe: Sequence[str]) -> pl.DataFrame:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
+
+from klinepred.features.recipe import Recipe
 
 Shared = tuple[dict[str, pl.Expr], ...]
 """Columns that several expressions read, by name, made once; those of a level may read those of the levels before."""
@@ -34,6 +37,9 @@ class Feature:
         Paper, book or library.
     revision
         Raised whenever the numbers change; part of the fingerprint.
+    origin
+        Distribution, version and code of the package that declares it; empty for klinepred's own and for SQL. Part of
+        the fingerprint.
     """
 
     name: str
@@ -44,19 +50,37 @@ class Feature:
     source: str
     lookback_sessions: int = 0
     revision: int = 1
+    origin: str = ""
 
     @property
     def family(self) -> str:
         """The part of the name before the double underscore."""
         return self.name.partition("__")[0]
 
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over name, formula, reach, revision and origin."""
+        return _digest(self._facts)
+
+    @property
+    def _facts(self) -> str:
+        numbers = (self.first_value, self.lookback_bars, self.lookback_sessions, self.revision)
+        return "|".join((self.name, self.formula, *map(str, numbers), *filter(None, (self.origin,))))
+
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features in a fixed order."""
+    """Features in a fixed order.
+
+    Attributes
+    ----------
+    recipe
+        How to put it together again; None for a built-in set, which its name tells.
+    """
 
     name: str
     features: tuple[Feature, ...]
+    recipe: Recipe | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,18 +99,38 @@ class FeatureSet:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits over names, order, formulas, reaches and revisions: what a model was trained on."""
-        text = "\n".join(
-            "|".join(
-                (
-                    feature.name,
-                    feature.formula,
-                    str(feature.first_value),
-                    str(feature.lookback_bars),
-                    str(feature.lookback_sessions),
-                    str(feature.revision),
-                )
-            )
-            for feature in self.features
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """16 hex digits over names, order, formulas, reaches, revisions and origins: what a model was trained on."""
+        return _digest("\n".join(feature._facts for feature in self.features))
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """The fingerprint of each feature, by name, in order."""
+        return {feature.name: feature.fingerprint for feature in self.features}
+
+
+def tell_apart(had: Mapping[str, str], has: Mapping[str, str]) -> str:
+    """Which features a set has lost, won or changed, in words; empty where nothing can be told.
+
+    Parameters
+    ----------
+    had, has
+        `FeatureSet.marks`; an empty mark is not compared.
+    """
+    changed = [name for name in had if name in has and had[name] and has[name] and had[name] != has[name]]
+    parts = {
+        "without": [name for name in had if name not in has],
+        "with": [name for name in has if name not in had],
+        "with other formulas for": changed,
+    }
+    words = [f"{word} {_list(names)}" for word, names in parts.items() if names]
+    if not words and list(had) != list(has):
+        words = ["in another order"]
+    return "; ".join(words)
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +16,10 @@ from safetensors.torch import load, save
 
 from klinepred.dataset.scale import Scaler
 from klinepred.dataset.split import Split
-from klinepred.errors import ModelError
-from klinepred.features.build import FEATURE_SETS
-from klinepred.features.spec import FeatureSet
+from klinepred.errors import ConfigError, FeatureError, ModelError
+from klinepred.features.custom import assemble
+from klinepred.features.recipe import Recipe
+from klinepred.features.spec import FeatureSet, tell_apart
 from klinepred.model.calibration import Calibration
 from klinepred.model.lstm import Network, build_network
 from klinepred.paths import write_atomic
@@ -46,6 +47,10 @@ class ModelBundle:
         The resolved pipeline as plain values; empty when trained without one.
     provenance
         run_id, created, klinepred, torch, store_version, commit, device, precision … whatever was known.
+    recipe
+        How the feature set was put together; None for a built-in set.
+    marks
+        Fingerprint of each feature; empty in bundles of before there were any.
     """
 
     network: Network
@@ -62,6 +67,8 @@ class ModelBundle:
     pipeline: dict[str, Any]
     provenance: dict[str, Any]
     name: str = ""
+    recipe: Recipe | None = None
+    marks: dict[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -91,6 +98,8 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
             "set": bundle.feature_set,
             "names": list(bundle.feature_names),
             "fingerprint": bundle.fingerprint,
+            "recipe": recipe_in(bundle).to_dict(),
+            "marks": bundle.marks,
         },
         "universe": list(bundle.universe),
         "calendars": bundle.calendars,
@@ -164,24 +173,38 @@ def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundl
         pipeline=dict(table["pipeline"]),
         provenance=dict(table["provenance"]),
         name=folder.name,
+        recipe=Recipe.from_dict(features["recipe"]) if "recipe" in features else None,
+        marks={str(name): str(mark) for name, mark in features.get("marks", {}).items()},
     )
 
 
+def recipe_in(bundle: ModelBundle) -> Recipe:
+    """How the feature set the model was trained on was put together."""
+    return bundle.recipe or Recipe(bundle.feature_set)
+
+
 def features_of(bundle: ModelBundle) -> FeatureSet:
-    """The feature set the model was trained on.
+    """The feature set the model was trained on, put together again from what the bundle carries.
 
     Raises
     ------
     ModelError
-        This version of klinepred has no such set, or computes other numbers under its name.
+        It cannot be: this version of klinepred, or of a package, has no such features or computes others under their
+        names. The message names them.
     """
-    features = FEATURE_SETS.get(bundle.feature_set)
-    if features is None or features.fingerprint != bundle.fingerprint:
-        got = "no such set" if features is None else f"fingerprint {features.fingerprint}"
+    try:
+        features = assemble(recipe_in(bundle))
+    except (ConfigError, FeatureError) as error:
+        raise ModelError(
+            f"features of model {bundle.name}: {error.summary}", expected=error.expected, got=error.got, do=error.do
+        ) from error
+    if features.fingerprint != bundle.fingerprint:
+        had = bundle.marks or dict.fromkeys(bundle.feature_names, "")
+        apart = tell_apart(had, features.marks)
         raise ModelError(
             f"features of model {bundle.name}",
             expected=f"feature set {bundle.feature_set!r} with fingerprint {bundle.fingerprint}",
-            got=f"{got} in this version of klinepred",
+            got=f"fingerprint {features.fingerprint} in this version of klinepred{', ' if apart else ''}{apart}",
             do="train again with this version, or use the version the model was trained with",
         )
     return features

@@ -85,6 +85,8 @@ def make_bundle(
             "skipped_steps": counters.skipped,
             **origin,
         },
+        recipe=data.features.recipe,
+        marks=data.features.marks,
     )
 
 

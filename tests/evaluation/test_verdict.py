@@ -22,6 +22,7 @@ from klinepred.errors import ModelError
 from klinepred.evaluation.baselines import NAMES, Baseline, feature_columns
 from klinepred.evaluation.verdict import evaluate, judge
 from klinepred.features.build import F50
+from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle
 from klinepred.settings import DatasetSettings, EvaluateSettings
 from tests.evaluation.samples import panel
@@ -147,6 +148,7 @@ def test_forecasts_that_are_not_finite_are_refused_with_a_reason() -> None:
         ({"split": _split(date(2026, 2, 1))}, "split"),
         ({"universe": ("S0", "S1")}, "universe"),
         ({"settings": DatasetSettings(target="raw")}, "dataset settings"),
+        ({"features": FeatureSet("f50", F50.features[:-1])}, f"without {F50.names[-1]}"),
     ],
 )
 def test_a_dataset_made_for_another_model_is_refused(change: dict[str, Any], word: str) -> None:

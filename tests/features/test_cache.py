@@ -12,7 +12,9 @@ import pytest
 from klinepred.bars.check import check_bars
 from klinepred.features.build import F50, build_features
 from klinepred.features.cache import Cached, cached_features
+from klinepred.features.custom import features_for
 from klinepred.schema import Bars
+from klinepred.settings import FeatureSettings
 from tests.bars.made import XNYS, utc, walk
 
 NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "brk-b"]
@@ -114,3 +116,18 @@ def test_another_calendar_computes_everything_anew(bars: pl.DataFrame, tmp_path:
     got = _cached(other, tmp_path)
     assert got.computed == bars.height
     _assert_same(got.frame().frame, other)
+
+
+def test_features_of_the_users_own_are_kept_as_well(bars: pl.DataFrame, tmp_path: Path) -> None:
+    sql = "STDDEV(LN(close / LAG(close, 2))) OVER (PARTITION BY session ORDER BY ts ROWS 9 PRECEDING)"
+    own = features_for(FeatureSettings(custom={"custom__move_9": sql}, exclude=("cross",)))
+    cut = bars.get_column("ts").unique().sort()[-40]
+    for part in (bars.filter(pl.col("ts") < cut), bars):
+        kept = cached_features(Bars(part.lazy()), own, universe=UNIVERSE, folder=tmp_path)
+        want = build_features(part, own).frame
+        got = kept.frame().frame
+        assert got.columns == want.columns
+        one, two = (frame.get_column("custom__move_9") for frame in (got, want))
+        assert one.is_null().equals(two.is_null())
+        np.testing.assert_allclose(one.drop_nulls(), two.drop_nulls(), rtol=1e-6)
+    assert 0 < kept.computed < bars.height / 10
