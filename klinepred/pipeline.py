@@ -129,7 +129,7 @@ def train_model(
     checkpoint = find_checkpoint(space, resume) if resume else None
     mlflow = MlflowTracker(space, run)
     data = build_dataset(run, space)
-    certificate = audit_before_training(space, data.universe, features=data.features, settings=data.settings)
+    certificate = audit_before_training(space, data)
     if not allow_leaks:
         refuse_leaks(certificate, pipeline=run.name)
     tracker = CertifiedTracker(mlflow, certificate, space=space)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import polars as pl
+
 from klinepred.audit.certify import certify
-from klinepred.audit.check import Certificate, Check
+from klinepred.audit.check import Certificate, Check, judge
 from klinepred.audit.depth import FAST, THOROUGH, Depth
 from klinepred.audit.evidence import model_evidence, pipeline_evidence
 from klinepred.audit.stages import model_stages, pipeline_stages
+from klinepred.dataset.make import Dataset
 from klinepred.errors import DatasetError, KlinepredError, TrainingError
 from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle
@@ -42,10 +46,13 @@ def audit_stored(
     return certify(stages, evidence, depth=depth)
 
 
-def audit_before_training(
-    space: Workspace, symbols: Sequence[str], *, features: FeatureSet, settings: DatasetSettings
-) -> Certificate:
-    """A fast audit; one that cannot be carried out has failed, unless the bars are too few to train on anyway.
+def audit_before_training(space: Workspace, data: Dataset) -> Certificate:
+    """A fast audit of the steps that made `data`; one that cannot be carried out has failed.
+
+    Parameters
+    ----------
+    data
+        What is about to be trained on: its inputs must be those that the stored bars give when computed afresh.
 
     Raises
     ------
@@ -53,7 +60,9 @@ def audit_before_training(
         Too little is stored.
     """
     try:
-        return audit_stored(space, symbols, features=features, settings=settings, depth=FAST)
+        features, settings = data.features, data.settings
+        certificate = audit_stored(space, data.universe, features=features, settings=settings, depth=FAST)
+        return Certificate((*certificate.checks, _as_computed_afresh(space, data)))
     except (DatasetError, TrainingError):
         raise
     except KlinepredError as error:
@@ -70,3 +79,24 @@ def audit_bundle(space: Workspace, bundle: ModelBundle) -> Certificate:
         Its bars or its features are not at hand.
     """
     return certify(model_stages(bundle), model_evidence(space, bundle), bundle=bundle)
+
+
+def _as_computed_afresh(space: Workspace, data: Dataset) -> Check:
+    """Training takes features from a cache: for some symbols they are computed again."""
+    evidence = pipeline_evidence(
+        space, data.universe, features=data.features, settings=data.settings, rows=FAST.evidence
+    )
+    stages = pipeline_stages(data.features, data.settings)
+    fresh = stages.features(evidence.bars, evidence.universe, pl.Float32())
+    names = [one.name for one in data.features.features if one.family != "cross" or evidence.universe == data.universe]
+    some_N = data.rows.get_column("symbol").is_in(list(evidence.universe))
+    rows = data.rows.filter(some_N).select("symbol", "ts")
+    x_NF = data.scaler.apply(rows.join(fresh, on=["symbol", "ts"], how="left", maintain_order="left"))
+    faults = []
+    for index, name in enumerate(data.scaler.names):
+        off_N = data.x_NF[some_N.to_numpy(), index] != x_NF[:, index]
+        if name in names and off_N.any():
+            symbol, ts = rows.row(int(np.flatnonzero(off_N)[0]))
+            faults.append(f"{name}: {int(off_N.sum()):,} rows, first {symbol} {ts:%Y-%m-%dT%H:%MZ}")
+    detail = f"{rows.height:,} rows x {len(names)} features"
+    return judge("what is trained on is what the stored bars give", "inputs", faults=faults, detail=detail)
