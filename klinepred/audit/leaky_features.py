@@ -72,20 +72,32 @@ def _filtfilt(bars: pl.DataFrame, _: tuple[str, ...]) -> pl.Series:
     return bars.select(value=(_C / smooth).over("symbol")).to_series()
 
 
+LEAKY_EXPRESSIONS: Final[dict[str, pl.Expr]] = {
+    "average of a centred window": _C / _C.rolling_mean(13, center=True),
+    "return of the next bar, shift(-1)": _C.log().diff().shift(-1),
+    "masked values back-filled": _OPENED.backward_fill(),
+    "masked values interpolated": _OPENED.interpolate(),
+    "scaled by mean and deviation of the whole series": (_C - _C.mean()) / _C.std(),
+    "ranked over the whole file": _C.log().diff().rank() / pl.len(),
+    "binned by quantiles of the whole file": (_C.log().diff() > _C.log().diff().quantile(0.8)).cast(pl.Float64),
+    "balance of volume since the first bar, unbounded lookback": (_C.diff().sign() * _V).cum_sum(),
+    "average over 500 bars said to look back 78": _C / _C.ewm_mean(span=500),
+    "centred detrended price oscillator": _C - _C.rolling_mean(20).shift(-11),
+    "Chikou span, the close 26 bars ahead": _C.shift(-26) / _C,
+    "pivots seen before they are confirmed": (pl.col("high") == pl.col("high").rolling_max(11, center=True)).cast(
+        pl.Float64
+    ),
+    "volatility of the coming bars": _C.log().diff().rolling_std(12).shift(-12),
+    "back-adjusted by the last price": _C / _C.last(),
+}
+"""Over one symbol's bars, by what is wrong."""
+
 LEAKY_FEATURES: Final[dict[str, Make]] = {
-    "average of a centred window": _own(_C / _C.rolling_mean(13, center=True)),
-    "return of the next bar, shift(-1)": _own(_C.log().diff().shift(-1)),
-    "masked values back-filled": _own(_OPENED.backward_fill()),
-    "masked values interpolated": _own(_OPENED.interpolate()),
-    "scaled by mean and deviation of the whole series": _own((_C - _C.mean()) / _C.std()),
-    "ranked over the whole file": _own(_C.log().diff().rank() / pl.len()),
-    "binned by quantiles of the whole file": _own((_C.log().diff() > _C.log().diff().quantile(0.8)).cast(pl.Float64)),
+    **{name: _own(value) for name, value in LEAKY_EXPRESSIONS.items()},
     "30-minute close joined by its open stamp": _joined_by_open("30m", _C.last()),
     "daily high joined by its date": _joined_by_open("1d", pl.col("high").max()),
     "weekly close joined by its first day": _joined_by_open("1w", _C.last()),
     "resampled with the wrong edge": _right_edge,
-    "balance of volume since the first bar, unbounded lookback": _own((_C.diff().sign() * _V).cum_sum()),
-    "average over 500 bars said to look back 78": _own(_C / _C.ewm_mean(span=500)),
     "number of the bar since history began": _expression(pl.int_range(pl.len()).over("symbol")),
     "volume still to come in the session": _expression(
         _V.sum().over("symbol", "session") - _V.cum_sum().over("symbol", "session")
@@ -94,13 +106,6 @@ LEAKY_FEATURES: Final[dict[str, Make]] = {
         _C * _V.sum().over("symbol", "session") / (_TYPICAL * _V).sum().over("symbol", "session")
     ),
     "usual volume of all sessions, later ones too": _expression(_V / _V.mean().over("symbol", "bar")),
-    "centred detrended price oscillator": _own(_C - _C.rolling_mean(20).shift(-11)),
-    "Chikou span, the close 26 bars ahead": _own(_C.shift(-26) / _C),
-    "pivots seen before they are confirmed": _own(
-        (pl.col("high") == pl.col("high").rolling_max(11, center=True)).cast(pl.Float64)
-    ),
-    "volatility of the coming bars": _own(_C.log().diff().rolling_std(12).shift(-12)),
-    "back-adjusted by the last price": _own(_C / _C.last()),
     "average run forwards and backwards": _filtfilt,
     "beta over the whole file": _whole_beta,
     "the next bar of another symbol": _leader,

@@ -35,7 +35,8 @@ def refuse_leaks(certificate: Certificate, *, pipeline: str) -> None:
     features = [check.name for check in failed if check.kind == "feature"]
     others = [check.name for check in failed if check.kind != "feature"]
     parts = [f"features {', '.join(features)}"] if features else []
-    parts += [f"checks: {'; '.join(others)}"] if others else []
+    if others:
+        parts.append(f"{len(others)} checks of what follows from them" if features else f"checks: {'; '.join(others)}")
     raise TrainingError(
         f"leak certificate of pipeline {pipeline}",
         expected="that nothing the model learns from sees the future: every check passed",

@@ -15,6 +15,7 @@ from klinepred.audit.check import Certificate, Check
 from klinepred.audit.depth import Depth
 from klinepred.audit.known import check_training
 from klinepred.audit.leaky_datasets import LEAKY_DATASETS, altered
+from klinepred.audit.leaky_doors import PACKAGE, SQL, package_feature, refused
 from klinepred.audit.leaky_features import LEAKY_FEATURES, SIDE_TABLE, Make, side_table
 from klinepred.audit.leaky_models import LEAKY_PREDICTIONS, LEAKY_TRAINING
 from klinepred.audit.predictions import check_predictions
@@ -58,6 +59,7 @@ def self_test(*, seed: int = 5) -> Certificate:
     with one_thread():
         checks = [_control(certify(sound, evidence, depth=DEPTH).checks, CONTROL)]
         checks += _features(sound, evidence)
+        checks += _doors(evidence, seed=seed)
         checks += _datasets(sound, evidence)
     return Certificate(tuple(checks))
 
@@ -92,6 +94,25 @@ def _features(sound: Stages, evidence: Evidence) -> list[Check]:
     found = {check.name: check for check in checks}
     caught = [_caught(name, [found.pop(f"price__extra_{at}")]) for at, name in enumerate(leaks)]
     return [_control(tuple(found.values()), "fifty sound features among leaky ones"), *caught]
+
+
+def _doors(evidence: Evidence, *, seed: int) -> Iterator[Check]:
+    """SQL is refused at the door or found by the checks; what packages bring is found by the checks."""
+    subjects: dict[str, Feature] = {}
+    for at, (leak, text) in enumerate(SQL.items()):
+        reason, feature = refused(f"custom__leak_{at}", text)
+        if feature is None:
+            yield Check(f"SQL: {leak}", "leak", True, reason)
+        else:
+            subjects[f"SQL: {leak}"] = feature
+    for at, (leak, expression) in enumerate(PACKAGE.items()):
+        subjects[f"package: {leak}"] = package_feature(f"acme__leak_{at}", expression)
+    features = FeatureSet("own", (*F50.features[:2], *subjects.values()))
+    own, stages = replace(evidence, features=features), pipeline_stages(features, SETTINGS, seed=seed)
+    table = table_of(stages, own, own.bars)
+    found = {one.name: one for one in audit_features(stages, own, table=table, data=stages.dataset(table), depth=DEPTH)}
+    for leak, feature in subjects.items():
+        yield _caught(leak, [found[feature.name]])
 
 
 def _datasets(sound: Stages, evidence: Evidence) -> Iterator[Check]:

@@ -7,10 +7,12 @@ import pytest
 from klinepred.audit import selftest
 from klinepred.audit.check import Certificate, Check
 from klinepred.audit.leaky_datasets import LEAKY_DATASETS
+from klinepred.audit.leaky_doors import PACKAGE, SQL
 from klinepred.audit.leaky_features import LEAKY_FEATURES, SIDE_TABLE
 from klinepred.audit.leaky_models import LEAKY_PREDICTIONS, LEAKY_TRAINING
 
-LEAKS = [*LEAKY_FEATURES, SIDE_TABLE, *LEAKY_DATASETS, *LEAKY_TRAINING, *LEAKY_PREDICTIONS]
+DOORS = [*(f"SQL: {name}" for name in SQL), *(f"package: {name}" for name in PACKAGE)]
+LEAKS = [*LEAKY_FEATURES, SIDE_TABLE, *LEAKY_DATASETS, *LEAKY_TRAINING, *LEAKY_PREDICTIONS, *DOORS]
 
 
 @pytest.fixture(scope="module")

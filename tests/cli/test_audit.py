@@ -13,6 +13,7 @@ from klinepred.cli import main
 from klinepred.features.build import F50, FEATURE_SETS
 from klinepred.features.spec import Feature, FeatureSet
 from tests.conftest import Typed
+from tests.features.packages import install
 
 SMALL = (
     "--set=data.simulate.symbols=6",
@@ -100,6 +101,30 @@ def test_training_refuses_a_leaking_feature_by_name(leaky: None, typed: Typed, s
     assert "--allow-leaks" in err
     assert err.count("expected:") == 1
     assert not (space / "models" / "trained").exists()
+
+
+PACK = """
+import polars as pl
+from klinepred.features.spec import Feature
+
+next_bar = Feature("tilt__next", "c in 1 bar / c", pl.col("close").shift(-1) / pl.col("close"), 1, 1, "made for tests")
+body = Feature("tilt__body", "c / o", pl.col("close") / pl.col("open"), 1, 1, "made for tests")
+"""
+OWN = (
+    '--set=features.plugins=["body","next"]',
+    '--set=features.custom={custom__move="close / LAG(close, 2) OVER (ORDER BY ts) - 1"}',
+)
+
+
+def test_a_leak_that_a_package_brings_in_is_refused_by_name_and_its_sound_neighbours_are_not(
+    typed: Typed, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch, code=PACK, points="body = tiltpack:body\nnext = tiltpack:next_bar")
+    code, out, err = typed("train", "-p", "demo", "-w", str(space), *SMALL, *OWN)
+    assert (code, out) == (1, "")
+    assert "features tilt__next and" in err
+    assert "tilt__body" not in err
+    assert "custom__move" not in err
 
 
 def test_allow_leaks_trains_and_marks_run_and_model_for_ever(leaky: None, typed: Typed, space: Path) -> None:
