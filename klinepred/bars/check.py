@@ -11,8 +11,9 @@ from klinepred.calendar import Clock, covered
 from klinepred.errors import BarsError
 from klinepred.schema import BAR_SCHEMA, CALENDAR, PRICES, VALUES, Bars
 
-FORBIDDEN_IN_SYMBOLS: Final = r"[\x00-\x1f\x7f\\]|\.\.|^[\s/~]|\s$|^$"
-"""A symbol is text a user types back: no control character, no backslash, nothing that walks through folders."""
+FORBIDDEN_IN_SYMBOLS: Final = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}\x{fffd}\\]|[\s&&[^ ]]|\.\.|^[ /~]| $|^$"
+"""A symbol is text a user types back: no control character or sign nobody sees (marks of direction, soft hyphens, a
+BOM), no blank but a plain one inside, no backslash, nothing that walks through folders."""
 LONGEST_SYMBOL: Final = 64
 
 

@@ -21,6 +21,11 @@ def deliveries(
 
     An exchange is asked only for what is not in the store of `space` (None: as if nothing were), which `tally` is told.
     """
+    broken = [name for name in data.symbols if any("\ud800" <= sign <= "\udfff" for sign in name)]
+    if broken:
+        raise UsageError(
+            "--symbols", expected="text in UTF-8", got=ascii(broken[0])[:80], do="type the names of the symbols anew"
+        )
     if data.source == "files":
         from klinepred.bars.sources.files import read_files
 
@@ -62,6 +67,11 @@ def deliveries(
 
 def are_many_parts(data: DataSettings) -> bool:
     """Whether the bars of one symbol may come in several deliveries."""
+    broken = [name for name in data.symbols if any("\ud800" <= sign <= "\udfff" for sign in name)]
+    if broken:
+        raise UsageError(
+            "--symbols", expected="text in UTF-8", got=ascii(broken[0])[:80], do="type the names of the symbols anew"
+        )
     if data.source == "files":
         from klinepred.bars.sources.files import are_many, find_files
 

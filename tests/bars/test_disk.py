@@ -24,6 +24,11 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+SOAK = os.environ.get("KLINEPRED_SOAK") == "1"
+LIMITS = (10, 1_000, 10_000, 60_000, *(range(500, 90_000, 2_500) if SOAK else ()))
+ROOMS = (2_000, 30_000, 150_000, *(range(4_096, 330_000, 16_384) if SOAK else ()))
+
+
 def _limited(size: int, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", LIMITED, str(size), *words], capture_output=True, text=True, check=False, timeout=120
@@ -43,7 +48,7 @@ def _files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "lock" not in path.name}
 
 
-@pytest.mark.parametrize("size", [10, 1_000, 10_000, 60_000])
+@pytest.mark.parametrize("size", LIMITS)
 def test_a_limit_of_file_size_ends_in_one_message_and_old_bars_as_they_were(tmp_path: Path, size: int) -> None:
     frame = walk(["A", "B", "C"], days=90)
     old, new = frame.filter(pl.col("ts").dt.month() == 6), tmp_path / "new.parquet"
@@ -59,7 +64,7 @@ def test_a_limit_of_file_size_ends_in_one_message_and_old_bars_as_they_were(tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
-@pytest.mark.parametrize("free", [2_000, 30_000, 150_000])
+@pytest.mark.parametrize("free", ROOMS)
 def test_a_full_disk_ends_in_one_message_and_old_bars_as_they_were(tmp_path: Path, free: int) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -192,3 +192,17 @@ def test_a_line_cut_off_at_the_end_is_set_aside_even_in_a_short_file(tmp_path: P
 def test_many_lines_of_another_length_are_refused(tmp_path: Path, rows: list[str]) -> None:
     with pytest.raises(SourceError, match="rows of 8 fields"):
         _read(tmp_path, ("symbol,ts,open,high,low,close,volume,note\n" + "".join(rows)).encode())
+
+
+def test_two_header_levels_must_have_the_same_columns_for_each_ticker(tmp_path: Path) -> None:
+    fields = "Price,Close,Close,High,High,Low,Low,Open,Open,Volume,Vol"
+    row = "2026-06-01 14:30:00+00:00,11,21,12,22,9,19,10,20,5,7"
+    with pytest.raises(SourceError, match="two header levels") as caught:
+        _read(tmp_path, f"{fields}\nTicker,A,B,A,B,A,B,A,B,A,B\nDatetime,,,,,,,,,,\n{row}\n".encode())
+    assert caught.value.got == "volume of A, vol of B"
+
+
+def test_columns_of_one_name_never_shift_those_after_them(tmp_path: Path) -> None:
+    head = "x,x (2),x,ts,open,high,low,close,volume\n"
+    delivery = _read(tmp_path, (head + "7,8,9,2026-06-01T13:30:00Z,1,2,0.5,1.5,100\n" * 2).encode())
+    assert delivery.frame.row(0)[2:] == (1.0, 2.0, 0.5, 1.5, 100.0)

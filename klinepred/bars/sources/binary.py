@@ -12,6 +12,7 @@ from klinepred.bars.sources.columns import find_layout
 from klinepred.bars.sources.delimited import Rows
 from klinepred.bars.sources.member import Member
 from klinepred.bars.sources.numbers import read_numbers
+from klinepred.bars.sources.panics import unsaid
 from klinepred.bars.sources.symbols import to_text
 from klinepred.errors import SourceError
 
@@ -30,14 +31,15 @@ def read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"], *
         The file is damaged or not of its kind; a column that bars need is nested, or holds no numbers.
     """
     try:
-        scan = _scan(data, kind, head)
-        schema = scan.collect_schema()
-        sample = scan.head(SAMPLE).collect()
-        texts = {name: _texts(sample.get_column(name)) for name in schema.names()}
-        layout = find_layout(schema.names(), where=member.where, sample=texts)
-        nested = [name for name in layout.used if schema[name].is_nested()]
-        if not nested:
-            frame = scan.select(layout.used).collect()
+        with unsaid():
+            scan = _scan(data, kind, head)
+            schema = scan.collect_schema()
+            sample = scan.head(SAMPLE).collect()
+            texts = {name: _texts(sample.get_column(name)) for name in schema.names()}
+            layout = find_layout(schema.names(), where=member.where, sample=texts)
+            nested = [name for name in layout.used if schema[name].is_nested()]
+            if not nested:
+                frame = scan.select(layout.used).collect()
     except (PolarsError, PanicException, OSError) as error:
         raise SourceError(
             member.where,

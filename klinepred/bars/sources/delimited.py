@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -21,8 +21,8 @@ from klinepred.bars.sources.room import Room
 from klinepred.bars.sources.table import Shape, read_table
 from klinepred.errors import SourceError
 
-NUMBER: Final = re.compile(r"[-+]?(\d[\d.,'’\u00a0\u202f ]*)?\d([eE][-+]?\d+)?")
-TIME: Final = re.compile(r"\d{1,2}:\d{1,2}(:\d{1,2})?")
+NUMBER: Final = re.compile(r"[-+]?(\d[\d.,'’\u00a0\u202f ]*)?\d([eE][-+]?\d+)?", re.ASCII)
+TIME: Final = re.compile(r"\d{1,2}:\d{1,2}(:\d{1,2})?", re.ASCII)
 TWO_LEVEL: Final = ("price", "ticker", "")
 FORMS: Final = {",": "CSV", ";": "semicolon-separated text", "\t": "tab-separated text", "|": "text separated by |"}
 
@@ -210,15 +210,14 @@ def _two_level(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) ->
         )
     third = table[2]
     skip = 3 if not any(text.strip() for text in third[1:]) else 2
-    names = [
-        "datetime",
-        *(f"{field.strip()}|{ticker.strip()}" for field, ticker in zip(fields[1:], tickers[1:], strict=True)),
-    ]
-    symbols = list(dict.fromkeys(ticker.strip() for ticker in tickers[1:] if ticker.strip()))
+    pairs = [(field.strip(), ticker.strip()) for field, ticker in zip(fields[1:], tickers[1:], strict=True)]
+    names = ["datetime", *(f"{field}|{ticker}" for field, ticker in pairs)]
+    symbols = list(dict.fromkeys(ticker for _, ticker in pairs if ticker))
     layouts = {}
     for symbol in symbols:
-        own = [name.partition("|")[0] for name in names[1:] if name.endswith(f"|{symbol}")]
+        own = [field for field, ticker in pairs if ticker == symbol]
         layouts[symbol] = find_layout(["datetime", *own], where=f"{member.where} ({symbol})", sample={})
+    _same_for_all({symbol: [plain(name) for name in layout.numbers] for symbol, layout in layouts.items()}, member)
     numbers = [f"{name}|{symbol}" for symbol, layout in layouts.items() for name in layout.numbers]
     shape = Shape(tuple(names), opening.separator, opening.skip + skip)
     read = read_table(spot.path, member, spot.room, shape=shape, used=["datetime", *numbers], numbers=numbers)
@@ -242,3 +241,23 @@ def _two_level(spot: _Spot, table: Sequence[Sequence[str]], opening: Opening) ->
     rejects = to_rejects(read.odd, width=len(names), separator=opening.separator, spot=None, known=None)
     lines = (line, *tell(read.odd, member))
     return Rows(frame, layout, lines, rejects=rejects, names=tuple(first), first=_first(table[skip:]))
+
+
+def _same_for_all(fields: Mapping[str, Sequence[str]], member: Member) -> None:
+    """SourceError unless all tickers have the same fields: pandas writes no others."""
+    first = next(iter(fields), "")
+    other = next((ticker for ticker, own in fields.items() if own != fields[first]), None)
+    if not fields or other is not None:
+        got = "no ticker"
+        if other is not None:
+            apart = [
+                (one, [name for name in fields[one] if name not in fields[two]])
+                for one, two in ((first, other), (other, first))
+            ]
+            got = ", ".join(f"{', '.join(names) or 'nothing more'} of {ticker}" for ticker, names in apart)
+        raise SourceError(
+            f"{member.where}: two header levels",
+            expected="the same fields for all tickers",
+            got=got,
+            do="save one symbol per file, or with a symbol column",
+        )

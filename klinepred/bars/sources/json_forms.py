@@ -109,8 +109,9 @@ def _search(node: Mapping[str, Any], symbol: str | None, zone: str | None, depth
     symbol, zone = _said(node, SYMBOL_KEYS) or symbol, _said(node, ZONE_KEYS) or zone
     keys = _price_keys(node)
     if isinstance(node.get("indicators"), dict) and "timestamp" in node:  # Yahoo's chart
-        quote = node["indicators"].get("quote") or [{}]
-        yield from _columns({"timestamp": node["timestamp"], **quote[0]}, symbol, zone)
+        quotes = node["indicators"].get("quote")
+        quote = next((item for item in quotes if isinstance(item, dict)), {}) if isinstance(quotes, list) else {}
+        yield from _columns({"timestamp": node["timestamp"], **quote}, symbol, zone)
     elif isinstance(node.get("columns"), list) and isinstance(node.get("data"), list):  # pandas, split
         data, index = node["data"], node.get("index")
         stamps = index if isinstance(index, list) and len(index) == len(data) else [None] * len(data)

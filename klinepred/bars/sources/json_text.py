@@ -20,6 +20,10 @@ BATCH: Final = 20_000
 """Items taken at a time."""
 SPACE: Final = re.compile(r"\s*")
 FIRST_LINE: Final = 1 << 20
+HALVES: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\."
+)
+"""Two halves of one sign, half of one alone, any other escape."""
 
 
 class JsonItems:
@@ -78,7 +82,7 @@ class JsonItems:
         return more
 
     def _decode(self, text: str) -> Any:
-        return self._decoder.decode(text)
+        return self._decoder.decode(_without_halves(text))
 
     def _lines(self) -> Iterator[list[Any]]:
         number = 0
@@ -110,7 +114,7 @@ class JsonItems:
     def _whole(self) -> Iterator[list[Any]]:
         size = self._path.stat().st_size
         self._fits(size, MAX_JSON)
-        text = self._path.read_text(encoding="utf-8-sig")
+        text = _without_halves(self._path.read_text(encoding="utf-8-sig"))
         spot = SPACE.match(text, 0).end()  # type: ignore[union-attr]
         if text[spot : spot + 1] != "[":
             self._fits(size, MAX_OBJECT)
@@ -167,3 +171,10 @@ def _place(error: ValueError) -> str:
         at_end = error.pos >= len(error.doc.rstrip())
         return f"{error.msg} " + ("at its end" if at_end else f"at character {error.pos:,}")
     return str(error).splitlines()[0][:200]
+
+
+def _without_halves(text: str) -> str:
+    """JSON text in which half a sign, escaped, is the sign for damage: no text can hold it."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return text
+    return HALVES.sub(lambda found: "\\ufffd" if found.end() - found.start() == 6 else found.group(), text)

@@ -40,7 +40,11 @@ FOREIGN: Final = (
 
 
 def read_head(file: Path) -> bytes:
-    """The first bytes of a file; SourceError where it cannot be opened."""
+    """The first bytes of a file; SourceError where it cannot be opened, or its name is no text."""
+    if any("\ud800" <= sign <= "\udfff" for sign in str(file)):  # what Python makes of bytes that are no UTF-8
+        raise SourceError(
+            ascii(str(file)), expected="a name in UTF-8", got="bytes that are none", do="rename the file or its folder"
+        )
     try:
         with file.open("rb") as data:
             return data.read(HEAD_BYTES)

@@ -144,10 +144,10 @@ def look_otherwise(frame: pl.DataFrame, *, clock: Clock, ends: bool) -> str | No
 
     Rows stamped by their opens come at the open of trading and not at its close; ends the other way round.
     """
-    stretches = segments(clock)
-    opens, closes = (set(stretches.get_column(name).to_list()) for name in ("open", "close"))
-    stamps = set(frame.get_column("ts").unique().to_list())
-    at_open, at_close = len(stamps & (opens - closes)), len(stamps & (closes - opens))
+    stretches, stamps = segments(clock), frame.get_column("ts").unique()
+    opens, closes = (stretches.get_column(name).implode() for name in ("open", "close"))
+    opening, closing = stamps.is_in(opens), stamps.is_in(closes)
+    at_open, at_close = int((opening & ~closing).sum()), int((closing & ~opening).sum())
     if not ends and at_close > 4 * at_open + 1:
         return f"stamps look like bar ENDS ({at_close} at the close of trading, {at_open} at its open): --stamp close?"
     if ends and at_open > 4 * at_close + 1:

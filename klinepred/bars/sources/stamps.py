@@ -14,8 +14,9 @@ from klinepred.schema import TS
 
 DATE: Final = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{8})"
 CLOCK: Final = r"(\d{1,2}:\d{1,2}(?::\d{1,2})?(?:\.\d+)?(?: ?[AaPp][Mm])?|\d{6}|\d{4})"
-STAMP: Final = re.compile(rf"{DATE}(?:([T ]){CLOCK}( ?(?:Z|UTC|GMT)| ?[+-]\d{{2}}:?\d{{2}}| ?[+-]\d{{2}})?)?")
-SHORT_YEAR: Final = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2}(?!\d)")
+STAMP: Final = re.compile(rf"{DATE}(?:([T ]){CLOCK}( ?(?:Z|UTC|GMT)| ?[+-]\d{{2}}:?\d{{2}}| ?[+-]\d{{2}})?)?", re.ASCII)
+SHORT_YEAR: Final = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2}(?!\d)", re.ASCII)
+EPOCH: Final = re.compile(r"\d{9,11}(\.\d+)?|\d{13}|\d{16}|\d{18,19}", re.ASCII)
 COMPACT: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%3f"}
 TRIES: Final = 6
 FIRST_US, LAST_US = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (1000, 9000))
@@ -79,7 +80,7 @@ def read_stamps(
         more = () if tz is None else (f"--tz {tz} is not used: the time stamps name {named}",)
         return Stamps(said.ts, (*said.remarks, *more), f"{named} (named in the stamps)")
     seen = text.drop_nulls().head(200).to_list()
-    if seen and all(re.fullmatch(r"\d{9,11}(\.\d+)?|\d{13}|\d{16}|\d{18,19}", one) for one in seen):
+    if seen and all(map(EPOCH.fullmatch, seen)):
         whole = text.cast(pl.Int64, strict=False)
         numbers = whole if whole.null_count() == text.null_count() else text.cast(pl.Float64, strict=False)
         return _told(_epoch(numbers, where), tz)
@@ -208,7 +209,7 @@ def _to_datetime(text: pl.Series, pattern: str, *, zoned: bool) -> pl.Series:
 
 def _form(sample: str, text: pl.Series, where: str) -> tuple[str, bool] | None:
     """The strptime pattern `sample` is written in, and whether it says its zone; None if it is no stamp."""
-    if sample.isdigit() and len(sample) in COMPACT:
+    if sample.isascii() and sample.isdigit() and len(sample) in COMPACT:
         return COMPACT[len(sample)], False
     match = STAMP.fullmatch(sample)
     if match is None and SHORT_YEAR.match(sample):
@@ -238,7 +239,7 @@ def _date_form(date: str, text: pl.Series, where: str) -> str:
         return f"%Y{sign}%m{sign}%d"
     if sign == ".":
         return "%d.%m.%Y"
-    parts = text.str.extract_groups(r"^(\d{1,2})[/-](\d{1,2})[/-]\d{4}").struct.unnest()
+    parts = text.str.extract_groups(r"^([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{4}").struct.unnest()
     first, second = (int(str(parts[name].cast(pl.Int64).max() or 0)) for name in ("1", "2"))
     if (first > 12) == (second > 12):
         raise SourceError(

@@ -12,6 +12,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.sources.fields import NO_LINES, counts_fit, set_aside
 from klinepred.bars.sources.member import Member
+from klinepred.bars.sources.panics import unsaid
 from klinepred.bars.sources.room import Room
 from klinepred.errors import SourceError
 
@@ -89,15 +90,21 @@ def _read(
 
 
 def _columns(path: Path, shape: Shape, wanted: Sequence[str], numbers: Sequence[str]) -> pl.DataFrame:
+    with unsaid():
+        return _read_csv(path, shape, wanted, numbers)
+
+
+def _read_csv(path: Path, shape: Shape, wanted: Sequence[str], numbers: Sequence[str]) -> pl.DataFrame:
+    # By their places: two columns of one name would make the schema shorter than the lines, and shift all after them.
     return pl.read_csv(
         path,
         glob=False,
         has_header=False,
-        schema={name: (pl.Float64() if name in numbers else pl.String()) for name in shape.names},
+        schema={str(spot): (pl.Float64() if name in numbers else pl.String()) for spot, name in enumerate(shape.names)},
         columns=[shape.names.index(name) for name in wanted],
         separator=shape.separator,
         skip_lines=shape.skip,
-    ).select(wanted)
+    ).select(pl.col(str(shape.names.index(name))).alias(name) for name in wanted)
 
 
 def _is_whole(path: Path, shape: Shape) -> bool:
