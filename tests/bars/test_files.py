@@ -11,6 +11,7 @@ import pytest
 
 from klinepred.bars.clean import CONFLICT, OUTSIDE
 from klinepred.bars.delivery import Delivery
+from klinepred.bars.ingest import ingest
 from klinepred.bars.sources.columns import find_layout
 from klinepred.bars.sources.filenames import symbol_of_file
 from klinepred.bars.sources.files import find_files, read_files
@@ -19,8 +20,9 @@ from klinepred.bars.sources.spacing import to_five_minutes
 from klinepred.bars.sources.stamps import read_stamps
 from klinepred.calendar import Clock
 from klinepred.errors import SourceError, UsageError
+from klinepred.paths import Workspace
 from klinepred.schema import BAR_SCHEMA
-from tests.bars.made import ROUND, XNYS, flat, rows, utc, walk
+from tests.bars.made import NOW, ROUND, XNYS, flat, from_files, rows, utc, walk
 from tests.conftest import Typed
 
 HEADER = "symbol,datetime,open,high,low,close,volume\n"
@@ -191,7 +193,20 @@ def test_symbols_pick_rows_and_absent_ones_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_the_symbol_in_a_file_name(name: str, symbol: str) -> None:
-    assert symbol_of_file(Path(name)) == symbol
+    assert symbol_of_file(Path(name)) == (symbol, True)
+
+
+@pytest.mark.parametrize(
+    "stem",
+    ["semicolon_comma", "excel_bom", "my_export_5m", "data1", "Prices", "notebook", "backtrader_1m_short_header"],
+)
+def test_words_that_are_no_symbol_are_taken_whole_and_said(tmp_path: Path, stem: str) -> None:
+    assert symbol_of_file(Path(f"{stem}.csv")) == (stem, False)
+    path = tmp_path / f"{stem}.csv"
+    path.write_text("ts,open,high,low,close,volume\n2026-06-01T13:30:00Z,1,2,1,2,5\n")
+    report = ingest(from_files(path), Workspace(tmp_path / "w"), now=NOW)
+    assert [row.symbol for row in report.symbols] == [stem]
+    assert any("--symbols NAME" in line for line in report.remarks)
 
 
 @pytest.mark.parametrize(
@@ -200,13 +215,6 @@ def test_the_symbol_in_a_file_name(name: str, symbol: str) -> None:
         "5m.csv",
         "2025-10.csv",
         "SPY_QQQ_5m.csv",
-        "semicolon_comma.csv",
-        "excel_bom.csv",
-        "my_export_5m.csv",
-        "data1.csv",
-        "Download (3).csv",
-        "Prices.csv",
-        "notebook.csv",
         "20260105_093000.csv",
     ],
 )

@@ -97,7 +97,7 @@ FILES: list[tuple[str, dict[str, str], int, str, float, str, float, float]] = [
     ("mt4_headerless_EURUSD_M5.csv", ROUND, 5000, "2020-02-17T00:50", 1.08356, "2020-03-11T08:25", 1.13248, 3_362_748),
     (
         "backtrader_1m_short_header.txt",
-        {**ROUND, "stamp": "close", "tz": "Europe/Berlin", "symbols": "DAX"},
+        {**ROUND, "stamp": "close", "tz": "Europe/Berlin"},
         631,
         "2006-01-02T08:00",
         3598.0,
@@ -132,8 +132,7 @@ def _take(
     tmp_path: Path, path: Path, now: datetime = NOW, options: Mapping[str, str] | None = None
 ) -> tuple[IngestReport, pl.DataFrame]:
     space = Workspace(tmp_path)
-    given = {name: (value,) if name == "symbols" else value for name, value in (options or {}).items()}
-    report = ingest(from_files(path, **given), space, now=now)
+    report = ingest(from_files(path, **(options or {})), space, now=now)
     return report, scan_bars(space).collect() if report.version is not None else pl.DataFrame()
 
 
@@ -229,8 +228,8 @@ def test_case_13_the_unit_of_a_stamp_is_decided_one_by_one(tmp_path: Path) -> No
 
 def test_case_15_exports_of_spreadsheets(tmp_path: Path) -> None:
     folder = CASES / "15-bom-crlf-decimal-comma"
-    _, one = _take(tmp_path / "a", folder / "excel_bom_crlf.csv", options={"tz": "UTC", "symbols": "XLX"})
-    _, two = _take(tmp_path / "b", folder / "semicolon_comma.csv", options={"tz": "UTC", "symbols": "XLX"})
+    _, one = _take(tmp_path / "a", folder / "excel_bom_crlf.csv", options={"tz": "UTC"})
+    _, two = _take(tmp_path / "b", folder / "semicolon_comma.csv", options={"tz": "UTC"})
     assert one.row(0)[1:7] == (utc("2026-01-05T14:30"), 101.0, 101.05, 100.91, 100.94, 9837.0)
     assert one.height == 5
     assert two.drop("symbol").equals(one.drop("symbol"))

@@ -39,29 +39,35 @@ SMALL: Final = re.compile(
 """How a symbol with small letters looks: short, with a suffix of its venue, a pair of currencies, a Chinese code."""
 
 
-def symbol_of_file(path: Path) -> str:
+def symbol_of_file(path: Path) -> tuple[str, bool]:
     """The symbol in a file name such as `AAPL_5m.csv`, `SOLUSDT-5m-2025-10.csv`, `binance_um_SOLUSDT-5m.csv`.
 
     Interval, dates, names of vendors and other usual words are taken off; of what is left, the part in capitals or
     digits counts, else the only part if it looks like a symbol (`spy_5m.csv`, `aapl.us.txt`, `eurusd-m5.csv`).
     `ETH_BTC-5m` (freqtrade) is the pair `ETH/BTC`; a dash between capitals stays (`BTC-USD`, `BRK-B`).
 
+    Returns
+    -------
+    tuple
+        The symbol, and whether it looks like one: words that do not (`my_export.csv`) are taken whole as the symbol,
+        which the caller must say aloud.
+
     Raises
     ------
     SourceError
-        Nothing is left, nothing left looks like a symbol, or several parts could be the symbol.
+        Nothing is left, or several parts could be the symbol.
     """
     stem = path.name.split(".")[0] if path.name.count(".") == 1 else re.sub(r"\.[A-Za-z0-9]+$", "", path.name)
     stem = re.sub(r" ?\(\d+\)$", "", stem)  # a second download of the same name
     own = next((found[1] for form in OF_VENDORS if (found := form.fullmatch(stem))), None)
     if own is not None:
-        return own
+        return own, True
     parts = [part for part in re.split(r"[_,\s]+", stem) if part]
     while parts and _is_word(parts[0]):
         parts.pop(0)
     pair = PAIR.fullmatch("_".join(parts))
     if pair is not None:
-        return f"{pair[1]}/{pair[2]}" + (f":{pair[3][1:]}" if pair[3] else "")
+        return f"{pair[1]}/{pair[2]}" + (f":{pair[3][1:]}" if pair[3] else ""), True
     # six digits after a date are a time of day, elsewhere perhaps a Chinese code
     timed = [spot for spot in range(1, len(parts)) if DAY.fullmatch(parts[spot - 1]) and TIME.fullmatch(parts[spot])]
     parts = [part for spot, part in enumerate(parts) if spot not in timed]
@@ -70,7 +76,9 @@ def symbol_of_file(path: Path) -> str:
     if not choice and len(left) == 1 and SMALL.fullmatch(left[0]):
         choice = left
     if len(choice) == 1:
-        return choice[0]
+        return choice[0], True
+    if not choice and re.search(r"[^\W\d_]{3}", stem):  # more than an interval and dates
+        return stem, False
     raise SourceError(
         f"{path}: no symbol column, and the file name does not say one symbol",
         expected="a symbol column, or a file name such as AAPL_5m.csv",

@@ -146,8 +146,12 @@ def _symbol(
     if len(symbols) == 1:
         name, line = symbols[0], []
     else:
-        name = named or symbol_of_file(member.named)
+        name, sure = (named, True) if named else symbol_of_file(member.named)
         line = [f"{member.label}: symbol {name} taken from the file name (--symbols says another)"]
+        if not sure:
+            line = [
+                f"{member.label}: the file name says no symbol: taken in as {name!r}; --symbols NAME gives it its own"
+            ]
         if symbols and name not in symbols:
             raise SourceError(
                 f"{member.where}: no symbol column",
