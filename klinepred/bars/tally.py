@@ -87,9 +87,10 @@ class Tally:
             self._of(symbol).quarantined.append(Quarantined(ts, reason))
 
     def add_failure(self, symbol: str, failure: Failure) -> None:
-        """The first failure of a symbol stands."""
+        """The first failure of a symbol stands; that one file of several has no row of it counts least."""
         here = self._of(symbol)
-        here.failure = here.failure or failure
+        if here.failure is None or here.failure.status == "unknown-symbol":
+            here.failure = failure
 
     def add_rescaled(self, record: Rescaled) -> None:
         """Stored bars of a symbol that were brought to another basis."""
@@ -164,7 +165,8 @@ def _report(name: str, here: _Symbol, stored: np.ndarray) -> SymbolReport:
 
 
 def _status(here: _Symbol) -> tuple[Status, str]:
-    if here.failure is not None:
+    # that one file of several has no row of a symbol is no failure where another had some
+    if here.failure is not None and not (here.failure.status == "unknown-symbol" and here.counts["received"]):
         return here.failure.status, here.failure.message
     if here.counts["new"] or here.counts["revised"]:
         return "ok", ""

@@ -133,3 +133,23 @@ def test_an_unfinished_last_bar_is_marked_in_the_remarks(tmp_path: Path) -> None
     )
     report = take(Workspace(tmp_path), minutes)
     assert any("13:40" in line for line in report.to_dict()["remarks"])
+
+
+@pytest.mark.parametrize("days", [1, 3])
+def test_ends_taken_for_opens_and_opens_for_ends_are_doubted_even_in_one_session(tmp_path: Path, days: int) -> None:
+    opens = walk(["A"], days=days)
+    ends = opens.with_columns(pl.col("ts") + pl.duration(minutes=5))
+    as_opens = take(Workspace(tmp_path / "a"), ends, stamp="open")
+    assert any("look like bar ENDS" in line for line in as_opens.remarks)
+    as_ends = take(Workspace(tmp_path / "b"), opens, stamp="close")
+    assert any("look like bar OPENS" in line for line in as_ends.remarks)
+    for frame, stamp in ((opens, "open"), (ends, "close")):
+        right = take(Workspace(tmp_path / stamp), frame, stamp=stamp)
+        assert not any("look like" in line for line in right.remarks)
+
+
+def test_a_closing_print_after_a_late_start_is_not_taken_for_ends(tmp_path: Path) -> None:
+    afternoon = walk(["A"], days=1).filter(pl.col("ts") >= utc("2026-06-01T17:00:00"))
+    closing = afternoon.tail(1).with_columns(pl.col("ts") + pl.duration(minutes=5))
+    report = take(Workspace(tmp_path), pl.concat([afternoon, closing]), stamp="open")
+    assert not any("look like" in line for line in report.remarks)

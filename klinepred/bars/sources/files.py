@@ -49,7 +49,8 @@ def read_files(
     stamp
         Whether stamps are the opens or the ends of their rows; None: as the vendor writes them, else opens.
     symbols
-        Take only these where a file has a symbol column; one alone names the symbol of files without such a column.
+        Take only these. One alone names the symbol of a file without a column for it, and of several such files those
+        whose names do not say another.
     vendor
         Whose conventions the files follow; "auto": recognised from each file, none where nothing tells.
 
@@ -117,7 +118,7 @@ def _read_all(files: Sequence[Path], asked: Asked) -> Iterator[Delivery]:
                         with Room() as room:
                             rows = _read_rows(box.unpack(member, room), member, room)
                         rows = replace(rows, form=f"{rows.form}, {box.kind}") if box.kind else rows
-                        delivery = _with_rejects(to_delivery(rows, member, asked, digest=box.sha256), rows)
+                        delivery = _with_rejects(to_delivery(rows, member, asked, digest=box.sha256, alone=alone), rows)
                     except SourceError as error:
                         if alone:
                             raise

@@ -19,6 +19,7 @@ from klinepred.bars.sources.vendor_rows import settle
 from klinepred.bars.sources.vendors import Look, Vendor, recognise
 from klinepred.calendar import Clock
 from klinepred.errors import SourceError
+from klinepred.schema import BAR_SCHEMA
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,15 @@ class Asked:
     vendor: str
 
 
-def to_delivery(rows: Rows, member: Member, asked: Asked, *, digest: str) -> Delivery:
+def to_delivery(rows: Rows, member: Member, asked: Asked, *, digest: str, alone: bool) -> Delivery:
     """Make 5-minute rows in UTC of the rows of a file, and say what was assumed about them.
 
     Parameters
     ----------
     digest
         Of the file's bytes, for the commit.
+    alone
+        No other file is read with it.
 
     Raises
     ------
@@ -58,7 +61,10 @@ def to_delivery(rows: Rows, member: Member, asked: Asked, *, digest: str) -> Del
     frame, layout = settled.frame, settled.layout
     ends, lines = _stamp(vendor, asked)
     remarks = [*rows.remarks, *(f"{member.label}: {line}" for line in settled.lines), *lines]
-    symbol, lines = _symbol(frame, layout, member, asked.symbols, settled.symbol)
+    symbol, lines = _symbol(frame, layout, member, asked.symbols, settled.symbol, alone=alone)
+    if symbol is None:
+        nothing = {name: _absent(name, member) for name in asked.symbols}
+        return Delivery(pl.DataFrame(schema=BAR_SCHEMA), f"file {member.label}", nothing, remarks=tuple(lines))
     remarks += lines
     zone, whose = _zone(rows, vendor, clock)
     stamps = read_stamps(
@@ -85,7 +91,7 @@ def to_delivery(rows: Rows, member: Member, asked: Asked, *, digest: str) -> Del
     if layout.symbol is not None and asked.symbols:
         bars = bars.filter(pl.col("symbol").is_in(list(asked.symbols)))
         absent = set(asked.symbols) - set(bars.get_column("symbol").unique())
-        failures = {name: Failure("unknown-symbol", f"no row of {member.label} is of {name}") for name in absent}
+        failures = {name: _absent(name, member) for name in absent}
     doubt = look_otherwise(bars, clock=clock, ends=ends)
     remarks += [f"{member.label}: {doubt}"] if doubt else []
     spaced = to_five_minutes(bars, clock=clock, ends=ends)
@@ -138,13 +144,21 @@ def _stamp(vendor: Vendor | None, asked: Asked) -> tuple[bool, list[str]]:
 
 
 def _symbol(
-    frame: pl.DataFrame, layout: Layout, member: Member, symbols: tuple[str, ...], named: str | None
-) -> tuple[pl.Series, list[str]]:
-    """The symbol of each row, as text, and where it was taken from if not from a column."""
+    frame: pl.DataFrame, layout: Layout, member: Member, symbols: tuple[str, ...], named: str | None, *, alone: bool
+) -> tuple[pl.Series | None, list[str]]:
+    """The symbol of each row, as text, and where it was taken from if not from a column; None: of none asked for."""
     if layout.symbol is not None:
         return frame.get_column(layout.symbol).cast(pl.String).str.strip_chars(), []
-    if len(symbols) == 1:
-        name, line = symbols[0], []
+    line: list[str] = []
+    if len(symbols) == 1 and alone:
+        name = symbols[0]
+    elif symbols:
+        says, sure = (named, True) if named else _says(member)
+        fits = [one for one in symbols if says and _bare(one) & _bare(says)]
+        if not fits and (sure or len(symbols) > 1):
+            by = f"it is of {says}, by its name" if sure else "its name does not say of which symbol it is"
+            return None, [f"{member.label}: left out: {by}, and {', '.join(symbols[:10])} asked for"]
+        name = fits[0] if fits else symbols[0]
     else:
         name, sure = (named, True) if named else symbol_of_file(member.named)
         line = [f"{member.label}: symbol {name} taken from the file name (--symbols says another)"]
@@ -152,14 +166,24 @@ def _symbol(
             line = [
                 f"{member.label}: the file name says no symbol: taken in as {name!r}; --symbols NAME gives it its own"
             ]
-        if symbols and name not in symbols:
-            raise SourceError(
-                f"{member.where}: no symbol column",
-                expected=f"a file of one of {', '.join(symbols[:10])}",
-                got=f"{name}, by its name",
-                do="pass one file with one --symbols",
-            )
     return pl.repeat(name, frame.height, dtype=pl.String, eager=True), line
+
+
+def _says(member: Member) -> tuple[str, bool]:
+    """The symbol that the file name says, and whether it surely is one; "" where it says none or several."""
+    try:
+        return symbol_of_file(member.named)
+    except SourceError:
+        return "", False
+
+
+def _bare(symbol: str) -> set[str]:
+    """Ways to write a symbol that count as one here: `BTC/USDT` as BTCUSDT, `SPY.us` as SPYUS and SPY."""
+    return {"".join(char for char in text.upper() if char.isalnum()) for text in (symbol, symbol.partition(".")[0])}
+
+
+def _absent(symbol: str, member: Member) -> Failure:
+    return Failure("unknown-symbol", f"no row of {member.label} is of {symbol}")
 
 
 def _volume(

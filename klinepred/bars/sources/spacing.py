@@ -142,12 +142,18 @@ def _sort_out(spacing: pl.DataFrame) -> tuple[dict[str, int], dict[str, str]]:
 def look_otherwise(frame: pl.DataFrame, *, clock: Clock, ends: bool) -> str | None:
     """A line for the user when stamps taken for opens look like ends, or the other way round; raw stamps in `frame`.
 
-    Rows stamped by their opens come at the open of trading and not at its close; ends the other way round.
+    Rows stamped by their opens come at the open of trading and not at its close; ends the other way round. Where that
+    is seen once only, it counts if trading then begins one row late, or ends one row early, as well.
     """
     stretches, stamps = segments(clock), frame.get_column("ts").unique()
     opens, closes = (stretches.get_column(name).implode() for name in ("open", "close"))
     opening, closing = stamps.is_in(opens), stamps.is_in(closes)
     at_open, at_close = int((opening & ~closing).sum()), int((closing & ~opening).sum())
+    step = stamps.sort().diff().drop_nulls().mode().min() if at_open + at_close == 1 else None
+    if step is not None:
+        inner = stamps - step if not ends else stamps + step
+        at_open += int(ends and at_open == 1 and inner.is_in(closes).any())
+        at_close += int(not ends and at_close == 1 and inner.is_in(opens).any())
     if not ends and at_close > 4 * at_open + 1:
         return f"stamps look like bar ENDS ({at_close} at the close of trading, {at_open} at its open): --stamp close?"
     if ends and at_open > 4 * at_close + 1:

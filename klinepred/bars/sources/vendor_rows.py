@@ -77,6 +77,11 @@ def _whole(frame: pl.DataFrame, names: list[str], least: float) -> bool:
     return bool((numbers == numbers.round()).all()) and float(str(numbers.median() or 0.0)) >= least
 
 
+def _divided(numbers: pl.Series, by: float) -> pl.Series:
+    """The nearest float of each quotient. polars multiplies by 1 / `by`, which misses it by a bit here and there."""
+    return pl.Series(numbers.name, numbers.cast(pl.Float64).to_numpy() / by, nan_to_null=True)
+
+
 def _lean(frame: pl.DataFrame, layout: Layout, file: str, *, scaled: bool) -> Settled:
     digits, ticker, expiry = found.groups() if (found := LEAN.search(file)) else ("", "", None)
     try:
@@ -97,7 +102,7 @@ def _lean(frame: pl.DataFrame, layout: Layout, file: str, *, scaled: bool) -> Se
     prices = _prices(layout)
     # of futures and options the name has a third part; their prices, and those of coins, are as they are
     if scaled and expiry is None and _whole(frame, prices, 1.0):
-        frame = frame.with_columns(pl.col(prices) / DECI_CENTS)
+        frame = frame.with_columns(_divided(frame.get_column(name), DECI_CENTS) for name in prices)
         lines.append("whole prices of Lean are ten-thousandths: divided by 10,000")
     return Settled(frame, layout, symbol, tuple(lines))
 
@@ -106,9 +111,8 @@ def _databento(frame: pl.DataFrame, layout: Layout, file: str) -> Settled:
     lines: list[str] = []
     prices = _prices(layout)
     if _whole(frame, prices, 1e6):
-        frame = frame.with_columns(
-            pl.when(pl.col(name) < UNDEFINED).then(pl.col(name) / FIXED).alias(name) for name in prices
-        )
+        frame = frame.with_columns(pl.when(pl.col(name) < UNDEFINED).then(pl.col(name)) for name in prices)
+        frame = frame.with_columns(_divided(frame.get_column(name), FIXED) for name in prices)
         lines.append("fixed-point prices of Databento: divided by 1,000,000,000")
     if layout.symbol is not None and plain(layout.symbol) == "instrumentid":
         several = frame.get_column(layout.symbol).n_unique()
