@@ -59,7 +59,7 @@ def _exchange(name: str):  # type: ignore[no-untyped-def]  # exchange_calendars 
             f"calendar {name!r}",
             expected="a calendar of exchange_calendars, such as XNYS, XLON, XHKG, XSHG, CMES, 24/7",
             got=f"{name!r}, which it does not know",
-            do=f"use --calendar with one of: {', '.join(near) or 'XNYS, 24/7'}",
+            do=f"use --calendar with its market's code; near: {', '.join(near) or 'XNYS, 24/7'}",
         )
     first, last = FIRST_DAY, datetime.now(UTC).date() + AHEAD
     with warnings.catch_warnings():

@@ -24,7 +24,7 @@ from klinepred.bars.steps import in_lines, still_there
 from klinepred.bars.store import store_version
 from klinepred.bars.supply import are_many_parts, deliveries
 from klinepred.bars.tally import Tally
-from klinepred.calendar import Clock, segments
+from klinepred.calendar import Clock, segments, zone_of
 from klinepred.errors import SourceError
 from klinepred.paths import Workspace
 from klinepred.settings import DataSettings
@@ -62,6 +62,8 @@ def ingest(
     """
     clock = Clock(data.calendar, data.hours)
     segments(clock)
+    if data.source == "files" and data.tz is not None:
+        zone_of(data.tz)
     at = datetime.now(UTC) if now is None else now.astimezone(UTC)
     tally = Tally()
     doubt = Doubt() if are_many_parts(data) else None

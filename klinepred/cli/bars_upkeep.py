@@ -34,7 +34,7 @@ def confirm(what: str, *, option: str) -> None:
             what,
             expected="a word that this is meant",
             got="neither --yes nor a terminal to ask on",
-            do=f"add {option} to do it",
+            do=f"add {option}",
         )
     click.confirm(f"{what}. Go on?", abort=True, err=True)
 
@@ -201,7 +201,7 @@ def vacuum_command(
     )
     if not rehearse and found.files:
         if not yes:
-            confirm(f"remove {text}", option="--yes, or --dry-run to see what would go,")
+            confirm(f"remove {text}", option="--yes, or see with --dry-run what would go")
         found = vacuum(space, named=named, keep_days=keep_days)
     rows = pl.DataFrame([*found.kept.items()], schema={"version": pl.Int64, "kept_for": pl.String}, orient="row")
     write_rows(rows, form=form, output=output)

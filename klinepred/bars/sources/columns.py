@@ -23,10 +23,10 @@ STAMPS: Final = _words(
 DATES: Final = _words("date day datum tradedate dtyyyymmdd 日期")
 TIMES: Final = _words("time timeofday zeit uhrzeit 时间")
 ROLES: Final[Mapping[str, Sequence[str]]] = {
-    "open": _words("open o openprice first eröffnung 开盘 开盘价"),
-    "high": _words("high h highprice max hoch 最高 最高价"),
-    "low": _words("low l lowprice min tief 最低 最低价"),
-    "close": _words("close c closeprice last closelast schluss 收盘 收盘价"),
+    "open": _words("open o opn op openprice first eröffnung 开盘 开盘价"),
+    "high": _words("high h hi highprice max hoch 最高 最高价"),
+    "low": _words("low l lo lowprice min tief 最低 最低价"),
+    "close": _words("close c cls closeprice last closelast schluss 收盘 收盘价"),
 }
 VOLUMES: Final = _words("volume vol v volumen basevolume totalvolume tickvol tickvolume 成交量 quantity qty count")
 SYMBOLS: Final = _words(

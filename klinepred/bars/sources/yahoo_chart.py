@@ -157,7 +157,7 @@ def ask(yf: Any, symbol: str, *, clock: Clock, begin: datetime, stop: datetime) 
 def _check_name(symbol: str) -> None:
     if not NAME.fullmatch(symbol):
         text = f"Yahoo has no symbol {symbol[:40]!r}: its names are letters, digits and . - ^ = &"
-        if "/" in symbol:
+        if re.fullmatch(r"[A-Za-z0-9]+/[A-Za-z0-9]+", symbol):
             text += f", such as {symbol.replace('/', '-')} for a currency pair"
         raise RefusedError(Failure("unknown-symbol", text))
     if ISIN.fullmatch(symbol.upper()):
