@@ -289,8 +289,9 @@ def zone_of(name: str) -> ZoneInfo:
         There is no such zone.
     """
     try:
+        pl.Series([], dtype=pl.Datetime("us")).dt.replace_time_zone(name)  # it knows no posixrules, the disk may
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError, pl.exceptions.ComputeError) as error:
         raise CalendarError(
             f"time zone {name!r}",
             expected="an IANA name such as America/New_York or UTC",

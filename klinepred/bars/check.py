@@ -15,6 +15,8 @@ FORBIDDEN_IN_SYMBOLS: Final = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}\x{fffd}\\]|[\s&&
 """A symbol is text a user types back: no control character or sign nobody sees (marks of direction, soft hyphens, a
 BOM), no blank but a plain one inside, no backslash, nothing that walks through folders."""
 LONGEST_SYMBOL: Final = 64
+LEAST_PRICE, MOST_PRICE, MOST_VOLUME = 1e-20, 1e15, 1e30
+"""No market quotes or trades beyond these; inside them ratios and turnovers stay finite."""
 
 
 def value_rules() -> list[tuple[str, pl.Expr]]:
@@ -27,11 +29,17 @@ def value_rules() -> list[tuple[str, pl.Expr]]:
         *((f"{name} is missing", gone) for name, gone in zip(VALUES, missing, strict=True)),
         ("a value is infinite", pl.any_horizontal(pl.col(name).is_infinite() for name in VALUES)),
         ("a price is zero or negative", pl.min_horizontal(*PRICES) <= 0.0),
+        ("a price is below 1e-20 or above 1e15", _far_off()),
         ("volume is negative", pl.col("volume") < 0.0),
+        ("volume is above 1e30", pl.col("volume") > MOST_VOLUME),
         ("high is below low", pl.col("high") < pl.col("low")),
         ("high is below open or close", pl.col("high") < pl.max_horizontal("open", "close")),
         ("low is above open or close", pl.col("low") > pl.min_horizontal("open", "close")),
     ]
+
+
+def _far_off() -> pl.Expr:
+    return (pl.min_horizontal(*PRICES) < LEAST_PRICE) | (pl.max_horizontal(*PRICES) > MOST_PRICE)
 
 
 def symbol_is_odd() -> pl.Expr:

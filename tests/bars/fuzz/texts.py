@@ -277,4 +277,6 @@ def render(table: Table, chance: Random) -> bytes:
     encoding = chance.choice(
         ("utf-8", "utf-8", "utf-16", "utf-16-le", "utf-32", "cp1252", "gb18030", "latin-1", "utf-7")
     )
-    return (before + text).encode(encoding, errors="replace" if "8" not in encoding else "surrogatepass")
+    return (before + text).encode(
+        encoding, errors="surrogatepass" if encoding[:5] in ("utf-8", "utf-1", "utf-3") else "replace"
+    )
