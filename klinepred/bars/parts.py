@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ from deltalake.transaction import AddAction, RemoveAction
 MONTH: Final = "month"
 GROUP_ROWS: Final = 131_072
 """Rows of a row group: what a reader of few symbols skips or reads at once."""
+AT_ONCE: Final = 2
+"""Files written at the same time."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ def list_parts(table: DeltaTable) -> list[Part]:
 def write_parts(folder: Path, rows: pl.DataFrame) -> Iterator[Part]:
     """Write `rows` as data files below `folder`, one a month if they have a `month`; each is on the disk when yielded.
 
+    A file waits for the disk while another is packed.
+
     Polars writes, not delta-rs: on a full disk the latter prints the panics of its threads beside the error.
 
     Raises
@@ -94,8 +99,31 @@ def write_parts(folder: Path, rows: pl.DataFrame) -> Iterator[Part]:
     if MONTH not in rows.columns:
         yield _write(folder, rows, None)
         return
-    for (month,), part in rows.partition_by(MONTH, as_dict=True, include_key=False, maintain_order=True).items():
-        yield _write(folder, part, str(month))
+    with ThreadPoolExecutor(AT_ONCE, "parts") as pool:
+        jobs = [pool.submit(_write, folder, part, month) for month, part in _by_month(rows)]
+        given = 0
+        try:
+            for job in jobs:
+                part = job.result()
+                given += 1
+                yield part
+        except BaseException:
+            for job in jobs[given:]:
+                if not job.cancel() and job.exception() is None:
+                    (folder / job.result().path).unlink(missing_ok=True)
+            raise
+
+
+def _by_month(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The rows of each month in their order, without `month`; a month of a symbol lies in one stretch."""
+    runs = rows.get_column(MONTH).rle().struct.unnest()
+    stretches: dict[str, list[pl.DataFrame]] = {}
+    start, bare = 0, rows.drop(MONTH)
+    for month, size in runs.select("value", "len").iter_rows():
+        stretches.setdefault(month, []).append(bare.slice(start, size))
+        start += size
+    for month in list(stretches):
+        yield month, pl.concat(stretches.pop(month))
 
 
 def _write(folder: Path, rows: pl.DataFrame, month: str | None) -> Part:
@@ -105,7 +133,7 @@ def _write(folder: Path, rows: pl.DataFrame, month: str | None) -> Part:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("xb") as out:
-            rows.write_parquet(out, row_group_size=GROUP_ROWS)
+            rows.rechunk().write_parquet(out, row_group_size=GROUP_ROWS, compression="lz4")
             out.flush()
             os.fsync(out.fileno())
             size = os.fstat(out.fileno()).st_size
