@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from copy import deepcopy
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
@@ -101,6 +102,7 @@ def _spoil(node: Any, chance: Random) -> None:
     if not node:
         return
     leaf: Any = chance.choice((*LEAVES, chance.choice(NUMBERS), chance.choice(STAMPS), chance.choice(SYMBOLS)))
+    leaf = deepcopy(leaf)  # a later fault may fall into it
     if chance.random() < 0.01:
         for _ in range(chance.choice((30, 300))):
             leaf = [leaf]
@@ -110,14 +112,14 @@ def _spoil(node: Any, chance: Random) -> None:
         if change == 0:
             del node[spot]
         elif change == 1:
-            node.insert(spot, node[spot])
+            node.insert(spot, deepcopy(node[spot]))
         else:
             node[spot] = leaf
     else:
         key = chance.choice(list(node))
         value = node.pop(key) if chance.random() < 0.4 else node[key]
         if chance.random() < 0.5:
-            node[chance.choice((key, *COLUMNS))] = chance.choice((leaf, value))
+            node[chance.choice((key, *COLUMNS))] = deepcopy(chance.choice((leaf, value)))
 
 
 def make_binary(chance: Random) -> tuple[bytes, str, str]:
