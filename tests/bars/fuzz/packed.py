@@ -62,15 +62,15 @@ def zipped(data: bytes, name: str, chance: Random) -> bytes:
     method = chance.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
     with warnings.catch_warnings(), zipfile.ZipFile(out, "w", method) as archive:
         warnings.simplefilter("ignore")  # one name twice
-        archive.writestr(chance.choice((name, name, chance.choice(MEMBERS) or "x")), data)
+        archive.writestr(_member(chance.choice((name, name, chance.choice(MEMBERS) or "x")), method), data)
         for _ in range(chance.choice((0, 0, 1, 3))):
             inner = chance.choice(MEMBERS)
             if not inner:
                 continue
             more = data if chance.random() < 0.7 else scratch(data, chance)
-            archive.writestr(inner, gzip.compress(more) if chance.random() < 0.05 else more)
+            archive.writestr(_member(inner, method), gzip.compress(more, mtime=0) if chance.random() < 0.05 else more)
         if chance.random() < 0.02:
-            archive.writestr("zeros.csv", bytes(3 << 20))
+            archive.writestr(_member("zeros.csv", method), bytes(3 << 20))
     whole = bytearray(out.getvalue())
     if chance.random() < 0.04:  # said to be encrypted
         for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -78,3 +78,10 @@ def zipped(data: bytes, name: str, chance: Random) -> bytes:
             if spot >= 0:
                 whole[spot + offset] |= 1
     return bytes(whole)
+
+
+def _member(name: str, method: int) -> zipfile.ZipInfo:
+    """Always of one date: an input must come out the same each time."""
+    made = zipfile.ZipInfo(name, (2026, 1, 5, 0, 0, 0))
+    made.compress_type = method
+    return made
