@@ -68,9 +68,8 @@ def clean(frame: pl.DataFrame, *, clock: Clock, now: datetime) -> Cleaned:
     if frame.select((~near).sum() * 2 > pl.col("ts").count()).item():
         span = frame.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
         covered(clock, *span)  # raises
-    rows = (
-        frame.hstack(locate(frame.get_column("ts"), clock)).lazy().with_columns(held=(pl.col("ts") > now - BAR) & near)
-    )
+    place = locate(frame.get_column("ts"), clock)
+    rows = frame.hstack(place).lazy().with_columns(held=(pl.col("ts") > now - BAR) & near)
     empty = pl.all_horizontal((pl.col(name).is_null() | pl.col(name).is_nan()) for name in PRICES)
     rules = [
         ("no possible name of a symbol", symbol_is_odd()),
@@ -85,9 +84,11 @@ def clean(frame: pl.DataFrame, *, clock: Clock, now: datetime) -> Cleaned:
     for number, (_, broken) in enumerate(rules[1:], start=1):
         chain = chain.when(broken).then(pl.lit(number, pl.Int8))  # type: ignore[assignment]
     judged = rows.with_columns(_rule=chain.otherwise(pl.lit(-1, pl.Int8))).collect()
+    judged = judged.rechunk()  # columns cut into pieces, each at other rows, would cost a copy at every later step
 
     texts = [text for text, _ in rules]
-    bad = judged.filter(pl.col("_rule") >= 0)
+    some = bool((judged["_rule"] >= 0).any())
+    bad = judged.filter(pl.col("_rule") >= 0) if some else judged.clear()
     rejects = bad.filter(~pl.col("_rule").is_in([2, 3])).select(
         *BAR_SCHEMA, pl.col("_rule").replace_strict(range(len(texts)), texts, return_dtype=pl.String).alias(REASON)
     )
@@ -134,29 +135,20 @@ def _unique(good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFram
 
 def _counts(judged: pl.DataFrame, *, repeats: pl.DataFrame, good: pl.DataFrame) -> pl.DataFrame:
     rule = pl.col("_rule")
-    spanned = judged.filter(rule != 3) if bool((judged["_rule"] == 3).any()) else judged
-    spans = spanned.group_by("symbol").agg(first_slot=pl.col("slot").min(), last_slot=pl.col("slot").max())
-    listed = (
-        judged.filter(rule.is_in([2, 3]))
-        .group_by("symbol")
-        .agg(
-            empty=(rule == 2).sum(),
-            held=(rule == 3).sum(),
-            empty_ts=pl.col("ts").filter(rule == 2).bottom_k(LISTED),
-            held_ts=pl.col("ts").filter(rule == 3).bottom_k(LISTED),
-        )
+    slot = pl.col("slot").filter(rule != 3) if bool((judged["_rule"] == 3).any()) else pl.col("slot")
+    rows = judged.group_by("symbol").agg(received=pl.len(), first_slot=slot.min(), last_slot=slot.max())
+    odd = judged.filter(rule.is_in([2, 3])) if good.height < judged.height else judged.clear()
+    listed = odd.group_by("symbol").agg(
+        empty=(rule == 2).sum(),
+        held=(rule == 3).sum(),
+        empty_ts=pl.col("ts").filter(rule == 2).bottom_k(LISTED),
+        held_ts=pl.col("ts").filter(rule == 3).bottom_k(LISTED),
     )
-    counts = (
-        judged.group_by("symbol")
-        .agg(received=pl.len())
-        .join(spans, on="symbol", how="left", nulls_equal=True)
-        .join(listed, on="symbol", how="left", nulls_equal=True)
-        .with_columns(
-            pl.col("empty", "held").fill_null(0),
-            *(pl.col(name).fill_null(pl.lit([], listed.schema[name])) for name in ("empty_ts", "held_ts")),
-        )
+    counts = rows.join(listed, on="symbol", how="left", nulls_equal=True).with_columns(
+        pl.col("empty", "held").fill_null(0),
+        *(pl.col(name).fill_null(pl.lit([], listed.schema[name])) for name in ("empty_ts", "held_ts")),
     )
-    zero = good.group_by("symbol").agg(zero_volume=(pl.col("volume") == 0.0).sum())
+    zero = good.filter(pl.col("volume") == 0.0).group_by("symbol").agg(zero_volume=pl.len())
     return (
         counts.join(repeats, on="symbol", how="left")
         .join(zero, on="symbol", how="left")

@@ -148,7 +148,9 @@ def _symbol(
 ) -> tuple[pl.Series | None, list[str]]:
     """The symbol of each row, as text, and where it was taken from if not from a column; None: of none asked for."""
     if layout.symbol is not None:
-        return frame.get_column(layout.symbol).cast(pl.String).str.strip_chars(), []
+        names = frame.get_column(layout.symbol).cast(pl.String)
+        blank = names.unique().str.contains(r"^\s|\s$").any()
+        return names.str.strip_chars() if blank else names, []
     line: list[str] = []
     if len(symbols) == 1 and alone:
         name = symbols[0]
