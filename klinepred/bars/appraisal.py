@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
-from klinepred.bars.basis import Edge, Shift, measure
+from klinepred.bars.basis import Shift, measure
 from klinepred.bars.isolated import NEAR, RUN
 from klinepred.bars.reconcile import compare
 from klinepred.bars.rescale import Permit, Rescale, plan, plan_apart
@@ -51,7 +51,6 @@ def appraise(
     known: Collection[str],
     splits: pl.DataFrame | None,
     permit: Permit,
-    even: Mapping[str, Sequence[Edge]],
 ) -> Appraisal:
     """Compare a delivery with the store.
 
@@ -61,12 +60,10 @@ def appraise(
         Symbols that may have stored bars.
     splits, permit
         See `plan`.
-    even
-        See `measure`.
     """
     stored = _stored(good, space, known)
     compared = compare(good, stored)
-    seen = measure(_common(compared), even=even)
+    seen = measure(_common(compared))
     apart = _apart(good, stored, splits, permit) if splits is not None else {}
     # A basis that many bars show is no isolated error, and the stored bars beside it are no neighbours to compare with.
     rebased = [*apart, *(name for name, shift in seen.shifts.items() if shift.same > RUN)]
@@ -82,7 +79,7 @@ def appraise(
     )
     if sifted.bars.height < good.height:
         compared = compare(sifted.bars, stored)
-        seen = measure(_common(compared), even=even)
+        seen = measure(_common(compared))
     shifts: Mapping[str, Shift] = seen.shifts
     plans = {name: plan(shift, splits=splits, permit=permit) for name, shift in shifts.items()}
     return Appraisal(stored, sifted, compared, {**apart, **plans}, seen.strange, seen.doubtful)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -139,15 +139,13 @@ class Measured:
     doubtful: frozenset[str]
 
 
-def measure(common: pl.DataFrame, *, even: Mapping[str, Sequence[Edge]] | None = None) -> Measured:
+def measure(common: pl.DataFrame) -> Measured:
     """Look for constant ratios.
 
     Parameters
     ----------
     common
         Bars both received and stored: symbol, ts, close, volume as received; `_close`, `_volume` as stored.
-    even
-        By symbol, first and last bars of other parts of the same delivery that came with the stored closes.
     """
     common = common.with_columns(ratio=pl.col("close") / pl.col("_close"))
     apart = common.filter((pl.col("ratio") - 1.0).abs() > CHANGE)
@@ -161,7 +159,7 @@ def measure(common: pl.DataFrame, *, even: Mapping[str, Sequence[Edge]] | None =
         usual = usual_factor(row["median"], SAME_RATIO) is not None
         if enough and row["same"] >= BLOCK * row["block"] and (row["overlap"] > 1 or usual):
             here = common.filter(pl.col("symbol") == name).sort("ts")
-            shifts[name] = _shift(name, here, row["median"], (even or {}).get(name, ()))
+            shifts[name] = _shift(name, here, row["median"])
         elif row["jumped"] > max(FEW, row["overlap"] // 2) and row["size"] > STRANGE:
             strange[name] = (
                 f"received closes differ from the stored ones by {row['size']:.0%} in the middle on "
@@ -212,7 +210,7 @@ def _ratios(apart: pl.DataFrame, common: pl.DataFrame) -> pl.DataFrame:
     return verdict.join(sizes, on="symbol").sort("symbol")
 
 
-def _shift(symbol: str, common: pl.DataFrame, median: float, even: Sequence[Edge]) -> Shift:
+def _shift(symbol: str, common: pl.DataFrame, median: float) -> Shift:
     """All about the ratio of one symbol; `common` sorted by ts, with `ratio`."""
     limit = min(SAME_RATIO, abs(median - 1.0) / 3.0)
     same = common.filter((pl.col("ratio") / median - 1.0).abs() <= limit)
@@ -222,12 +220,10 @@ def _shift(symbol: str, common: pl.DataFrame, median: float, even: Sequence[Edge
     first, last = same.row(0, named=True), same.row(-1, named=True)
     equal = common.filter((pl.col("ratio") - 1.0).abs() <= min(JUMP, abs(median - 1.0) / 3.0))
     nearest = [equal.filter(pl.col("ts") < first["ts"]).tail(1), equal.filter(pl.col("ts") > last["ts"]).head(1)]
-    edges = [*even, *(Edge(ts, close) for part in nearest for ts, close in part.select("ts", "_close").iter_rows())]
+    edges = [Edge(ts, close) for part in nearest for ts, close in part.select("ts", "_close").iter_rows()]
     before = max((edge for edge in edges if edge.ts < first["ts"]), key=lambda edge: edge.ts, default=None)
     after = min((edge for edge in edges if edge.ts > last["ts"]), key=lambda edge: edge.ts, default=None)
     side: Side = "between" if before and after else "newer" if before else "older" if after else "whole"
-    if any(first["ts"] <= edge.ts <= last["ts"] for edge in even):
-        side = "between"
     return Shift(
         symbol=symbol,
         ratio=exact or measured,

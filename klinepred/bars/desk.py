@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -14,7 +14,7 @@ from klinepred.bars.doubt import Doubt
 from klinepred.bars.histories import Histories, rescale_histories
 from klinepred.bars.reconcile import Reconciled, reconcile
 from klinepred.bars.remarks import Remarks
-from klinepred.bars.rescale import Permit
+from klinepred.bars.rescale import Permit, Rescaled
 from klinepred.bars.slots import locate
 from klinepred.bars.steps import Step, find_steps
 from klinepred.bars.store import has_bars, keep_quarantine, keep_symbols, stored_clocks
@@ -56,9 +56,9 @@ class Desk:
     last: bool = False
     steps: list[Step] = field(default_factory=list)
 
-    def came(self, symbol: str, stamps: pl.Series) -> pl.Series:
-        """Those of `stamps` of which this ingest brought a good bar before."""
-        return stamps.filter(self.tally.covers(symbol, locate(stamps, self.clock).get_column("slot")))
+    def at_the_end(self) -> Desk:
+        """The same, when all deliveries have come."""
+        return replace(self, last=True)
 
 
 def settle(
@@ -82,18 +82,19 @@ def settle(
     clocks = stored_clocks(desk.space)
     shut = _other_clocks(good, bad, desk, clocks) | (doubt.refused if doubt else set())
     came, good = good, without(good, shut)
-    seen = appraise(good, desk.space, known=clocks, splits=splits, permit=desk.permit, even=doubt.even if doubt else {})
+    seen = appraise(good, desk.space, known=clocks, splits=splits, permit=desk.permit)
     waiting: set[str] = set()
     if doubt and not desk.last:
         waiting = (doubt.held() & {*good["symbol"].unique()}) | seen.doubtful
         if desk.permit == "always":  # with more bars the verdict may be another
-            waiting |= {*seen.plans}
+            waiting |= {*seen.plans} | ({*seen.strange} & {*doubt.stretches})
         doubt.hold(good, waiting, source=source)
     plans = {name: one for name, one in seen.plans.items() if name not in waiting}
-    histories = rescale_histories(seen.sifted.bars, plans, desk.space, came=desk.came)
-    refused = {**seen.strange, **histories.refused}
+    histories = rescale_histories(seen.sifted.bars, plans, desk.space)
+    strange = {name: text for name, text in seen.strange.items() if name not in waiting}
+    refused = {**strange, **histories.refused}
     for name, text in refused.items():
-        tally.add_failure(name, Failure("rejected", f"{text}; {_kept(name, desk)}"))
+        tally.add_failure(name, Failure("rejected", f"{text}; {what_is_kept(name, desk)}"))
         if doubt:
             doubt.refuse(name)
     out = waiting | {*refused}
@@ -105,8 +106,8 @@ def settle(
         counted.join(odd.select(KEYS), on=KEYS, how="anti", maintain_order="left") if odd.height else counted
     )
     tally.add_rejects(odd)
-    if doubt and desk.permit == "always":
-        doubt.note_even(compared.filter(pl.col("_close").is_not_null()))
+    if doubt and desk.permit == "always" and not desk.last:
+        doubt.note_stored(compared)
     result = reconcile(compared)
     tally.add_counts(result.counts)
     # Quarantine, then symbols, then bars: stopped in between, what is there is true, and a second try adds the rest.
@@ -144,7 +145,7 @@ def _other_clocks(good: pl.DataFrame, bad: pl.DataFrame, desk: Desk, clocks: dic
     return other
 
 
-def _kept(name: str, desk: Desk) -> str:
+def what_is_kept(name: str, desk: Desk) -> str:
     """What of a refused symbol is stored all the same, because it came before there was a doubt."""
     taken = desk.tally.taken(name)
     if not taken:
@@ -175,9 +176,7 @@ def _change(result: Reconciled, histories: Histories, freed: pl.DataFrame, gone:
 def _tell(histories: Histories, freed: pl.DataFrame, gone: pl.DataFrame, desk: Desk) -> None:
     """Say what happened to bars that were there before, in the remarks and in the report."""
     for one in histories.records:
-        back = "" if desk.before is None else f"; the state before is version {desk.before} (--as-of {desk.before})"
-        desk.tally.add_rescaled(one)
-        desk.remarks.say(f"{one.symbol}: {one.words}{back}", loud=True)
+        say_rescaled(one, desk)
     for frame, what in (
         (freed, "set aside before for their price are confirmed by their neighbours now, and stored"),
         (
@@ -191,6 +190,13 @@ def _tell(histories: Histories, freed: pl.DataFrame, gone: pl.DataFrame, desk: D
             line = f"{count:,} bars {what}, first {first:%Y-%m-%d %H:%MZ}"
             desk.tally.add_note(name, line)
             desk.remarks.say(f"{name}: {line}", loud=True)
+
+
+def say_rescaled(record: Rescaled, desk: Desk) -> None:
+    """Put a rescaling into the report, and say it loudly with the way back."""
+    back = "" if desk.before is None else f"; the state before is version {desk.before} (--as-of {desk.before})"
+    desk.tally.add_rescaled(record)
+    desk.remarks.say(f"{record.symbol}: {record.words}{back}", loud=True)
 
 
 def _look_around(change: Change, stored: pl.DataFrame, fresh: set[str], known: set[str], desk: Desk) -> None:

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from klinepred.bars.basis import CHANGE, Edge
+from klinepred.bars.together import Stretch
+
+
+@dataclass(frozen=True)
+class Held:
+    """What was held of one symbol.
+
+    Attributes
+    ----------
+    parts
+        As they came.
+    once
+        Each stamp once: what came later counts.
+    again
+        How many stamps came again.
+    source
+        Where they are from.
+    """
+
+    symbol: str
+    parts: Sequence[pl.DataFrame]
+    once: pl.DataFrame
+    again: int
+    source: str
 
 
 @dataclass
@@ -20,12 +43,12 @@ class Doubt:
 
     Attributes
     ----------
-    even
-        By symbol, the first and last bars of each part of the ingest that came with the stored closes.
+    stretches
+        By symbol, where each part of the ingest lies that is stored already.
     """
 
     refused: set[str] = field(default_factory=set)
-    even: dict[str, list[Edge]] = field(default_factory=dict)
+    stretches: dict[str, list[Stretch]] = field(default_factory=dict)
     _held: dict[str, list[tuple[pl.DataFrame, str]]] = field(default_factory=dict)
 
     def hold(self, good: pl.DataFrame, symbols: set[str], *, source: str) -> None:
@@ -42,17 +65,19 @@ class Doubt:
         """Symbols with rows held."""
         return set(self._held)
 
-    def note_even(self, common: pl.DataFrame) -> None:
-        """Remember where received bars had the closes stored; columns as `measure` takes them."""
-        equal = common.filter((pl.col("close") / pl.col("_close") - 1.0).abs() <= CHANGE).sort("ts")
-        ends = pl.concat([equal.group_by("symbol").first(), equal.group_by("symbol").last()]).unique()
-        for symbol, ts, close in ends.select("symbol", "ts", "_close").iter_rows():
-            self.even.setdefault(symbol, []).append(Edge(ts, close))
+    def note_stored(self, compared: pl.DataFrame) -> None:
+        """Remember where bars came that were stored at once; columns as `compare` gives them."""
+        ends = compared.group_by("symbol").agg(
+            first=pl.col("ts").min(), last=pl.col("ts").max(), touched=pl.col("_close").is_not_null().any()
+        )
+        for symbol, *ends_of in ends.iter_rows():
+            self.stretches.setdefault(symbol, []).append(Stretch(*ends_of))
 
-    def release(self) -> Iterator[tuple[pl.DataFrame, int, str]]:
-        """Of each symbol all rows (what came later counts), how many stamps came again, and the sources."""
+    def release(self) -> Iterator[Held]:
+        """What was held of each symbol."""
         for name in sorted(self._held):
             parts = self._held.pop(name)
-            whole = pl.concat([part for part, _ in parts])
+            frames, sources = [part for part, _ in parts], dict.fromkeys(source for _, source in parts)
+            whole = pl.concat(frames)
             once = whole.unique(["symbol", "ts"], keep="last", maintain_order=True).sort("ts")
-            yield once, whole.height - once.height, "; ".join(dict.fromkeys(source for _, source in parts))
+            yield Held(name, frames, once, whole.height - once.height, "; ".join(sources))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -42,8 +42,6 @@ def rescale_histories(
     received: pl.DataFrame,
     plans: Mapping[str, Rescale | str],
     space: Workspace,
-    *,
-    came: Callable[[str, pl.Series], pl.Series],
 ) -> Histories:
     """Rescale what is stored of the symbols with a plan.
 
@@ -53,8 +51,6 @@ def rescale_histories(
         Bars that are to be stored, of these symbols and others.
     plans
         By symbol; a text is the reason why not.
-    came
-        Given a symbol and stamps of its stored bars, those that came earlier in the same ingest.
     """
     refused = {name: one for name, one in plans.items() if isinstance(one, str)}
     todo = {name: one for name, one in plans.items() if isinstance(one, Rescale)}
@@ -69,7 +65,7 @@ def rescale_histories(
                 f"tell a split from a unit, while the stored bars that did not come have; {AWAY}"
             )
             continue
-        moved, record = apply(rest, one, came=came(name, rest["ts"]))
+        moved, record = apply(rest, one)
         bars += [mine, moved]
         records.append(record)
     return Histories(pl.concat(bars), tuple(records), refused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
@@ -27,6 +28,8 @@ SCHEMA: Final = {
     "release": pl.String(),
     "rescaled": pl.String(),
 }
+
+SHOWN: Final = 3
 
 
 def list_history(space: Workspace) -> pl.DataFrame:
@@ -65,6 +68,22 @@ def list_history(space: Workspace) -> pl.DataFrame:
             )
         )
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def shorten(history: pl.DataFrame) -> pl.DataFrame:
+    """The same for people: `rescaled` in a few words, `SPL x 1/2, 312 bars`, a symbol after the other."""
+    words = [None if note is None else _phrase(note) for note in history["rescaled"]]
+    return history.with_columns(pl.Series("rescaled", words, dtype=pl.String))
+
+
+def _phrase(note: str) -> str:
+    try:
+        records = json.loads(note)
+        parts = [f"{one['symbol']} x {one['factor']}, {one['bars']:,} bars" for one in records[:SHOWN]]
+    except (ValueError, KeyError, TypeError):
+        return "a record that cannot be read"
+    more = f"; and {len(records) - SHOWN:,} more symbols" if len(records) > SHOWN else ""
+    return "; ".join(parts) + more
 
 
 def walk_versions(commits: list[Commit]) -> Iterator[tuple[Commit, dict[str, int]]]:

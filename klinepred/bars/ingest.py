@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 import polars as pl
 
 from klinepred.bars.batches import batches, within
-from klinepred.bars.clean import REJECT_SCHEMA, clean
+from klinepred.bars.clean import clean
 from klinepred.bars.compaction import compact_after
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.desk import Desk, settle
 from klinepred.bars.doubt import Doubt
 from klinepred.bars.hours import ALWAYS_OPEN, Hours
 from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.release import settle_held
 from klinepred.bars.remarks import Remarks
 from klinepred.bars.report import IngestReport
 from klinepred.bars.steps import in_lines, still_there
@@ -80,13 +80,13 @@ def ingest(
         if time.monotonic() - told > TALK_EVERY_S:
             told = time.monotonic()
             log.info("… %s bars stored so far, now from %s", f"{stored:,}", delivery.source)
-    for good, again, source in doubt.release() if doubt else ():
-        tally.add_counts(good.head(1).select("symbol", duplicates=pl.lit(again)))
+    for held in doubt.release() if doubt else ():
+        tally.add_counts(held.once.head(1).select("symbol", duplicates=pl.lit(held.again)))
         with writer(space.data, wait_s=wait_s):
-            settle(good, pl.DataFrame(schema=REJECT_SCHEMA), source=source, desk=replace(desk, last=True))
+            settle_held(held, desk)
     if not tally.reports():
         raise _no_rows(data)
-    for line in (*in_lines(still_there(space, desk.steps)), *hours.lines()):
+    for line in (*in_lines(still_there(space, desk.steps), asked=data.rescale == "always"), *hours.lines()):
         desk.remarks.say(line, loud=True)
     if store_version(space) != desk.before:
         compact_after(space, wait_s=wait_s)

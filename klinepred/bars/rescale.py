@@ -51,7 +51,13 @@ class Rescale:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """The record of one rescaling, for the commit and the report."""
+    """The record of one rescaling, for the commit and the report.
+
+    Attributes
+    ----------
+    together
+        It is about bars of several parts of one ingest: those rescaled may have come in it.
+    """
 
     symbol: str
     price: Fraction | float
@@ -63,6 +69,7 @@ class Rescaled:
     bars: int
     first_ts: datetime | None
     last_ts: datetime | None
+    together: bool = False
 
     @property
     def words(self) -> str:
@@ -73,8 +80,9 @@ class Rescaled:
         volume = "volumes as they were" if self.kind == "unit" else f"volumes times {_shown(self.volume)}"
         if self.first_ts is None or self.last_ts is None:
             return f"all stored bars came on another basis and are revised: prices times {_shown(self.price)} ({why})"
+        what = "bars on another basis than the newest" if self.together else "stored bars that did not come"
         return (
-            f"{self.bars:,} stored bars that did not come are rescaled, {self.first_ts:%Y-%m-%d %H:%MZ} to "
+            f"{self.bars:,} {what} are rescaled, {self.first_ts:%Y-%m-%d %H:%MZ} to "
             f"{self.last_ts:%Y-%m-%d %H:%MZ}: prices times {_shown(self.price)}, {volume} ({why})"
         )
 
@@ -175,27 +183,25 @@ def plan_apart(
     return Rescale(symbol, 1 / told, told, "split", told=True, same=0, common=0, covers=pl.lit(True))
 
 
-def apply(stored: pl.DataFrame, rescale: Rescale, *, came: pl.Series) -> tuple[pl.DataFrame, Rescaled]:
+def apply(stored: pl.DataFrame, rescale: Rescale) -> tuple[pl.DataFrame, Rescaled]:
     """Multiply stored bars of the symbol; order among open, high, low and close survives, as rounding is monotone.
 
     Parameters
     ----------
     stored
         All stored bars of the symbol that this delivery does not replace.
-    came
-        Stamps on the new basis already, as they came earlier in the same ingest.
 
     Returns
     -------
     tuple
         All of `stored`, those on the old basis multiplied, and the record.
     """
-    here = rescale.covers & ~pl.col("ts").is_in(came.implode())
+    here = rescale.covers
     moved = stored.filter(here)
-    times = _times(rescale.price)
+    price = times(rescale.price)
     bars = stored.with_columns(
-        *(pl.when(here).then(times(pl.col(name))).otherwise(pl.col(name)).alias(name) for name in PRICES),
-        pl.when(here).then(_times(rescale.volume)(pl.col("volume"))).otherwise(pl.col("volume")).alias("volume"),
+        *(pl.when(here).then(price(pl.col(name))).otherwise(pl.col(name)).alias(name) for name in PRICES),
+        pl.when(here).then(times(rescale.volume)(pl.col("volume"))).otherwise(pl.col("volume")).alias("volume"),
     )
     first, last = moved.select(first=pl.col("ts").min(), last=pl.col("ts").max()).row(0)
     return bars, Rescaled(
@@ -212,8 +218,8 @@ def apply(stored: pl.DataFrame, rescale: Rescale, *, came: pl.Series) -> tuple[p
     )
 
 
-def _times(factor: Fraction | float) -> Callable[[pl.Expr], pl.Expr]:
-    """Exactly rounded for fractions: 1/10 is a division by 10, never a product with 0.1."""
+def times(factor: Fraction | float) -> Callable[[pl.Expr], pl.Expr]:
+    """Multiplies by `factor`, exactly rounded for fractions: 1/10 is a division by 10, never a product with 0.1."""
     if isinstance(factor, Fraction):
         top, bottom = float(factor.numerator), float(factor.denominator)
         return lambda value: value * top / bottom

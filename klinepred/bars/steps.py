@@ -82,8 +82,9 @@ def still_there(space: Workspace, steps: Sequence[Step]) -> list[Step]:
     return out
 
 
-def in_lines(steps: Sequence[Step]) -> list[str]:
-    """One line a symbol: the first few steps, and where to look."""
+def in_lines(steps: Sequence[Step], *, asked: bool = False) -> list[str]:
+    """One line a symbol: the first few steps, and where to look; `asked`: stored bars were to be rescaled."""
+    vain = "; --rescale had no effect on it, since no common bars show the ratio" if asked else ""
     lines = []
     for symbol in dict.fromkeys(step.symbol for step in steps):
         mine = [step for step in steps if step.symbol == symbol]
@@ -100,6 +101,6 @@ def in_lines(steps: Sequence[Step]) -> list[str]:
         more = f", and {len(mine) - SHOWN:,} more such steps" if len(mine) > SHOWN else ""
         lines.append(
             f"{symbol}: {'; '.join(texts)}{more}: stored, but it looks like a split or another unit that the bars are "
-            f"not adjusted for; look at klinepred bars check --symbols {symbol}"
+            f"not adjusted for{vain}; look at klinepred bars check --symbols {symbol}"
         )
     return lines

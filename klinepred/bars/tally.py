@@ -102,17 +102,6 @@ class Tally:
         """A line for the message of `symbol`."""
         self._of(symbol).notes.append(note)
 
-    def covers(self, symbol: str, slots: pl.Series) -> pl.Series:
-        """For each of `slots` whether a good bar of `symbol` was received there."""
-        here = self._symbols.get(symbol)
-        if here is None or not here.runs:
-            return pl.repeat(False, slots.len(), eager=True)
-        runs = np.unique(np.concatenate(here.runs), axis=0)
-        reach = np.maximum.accumulate(runs[:, 1])
-        wanted = slots.to_numpy()
-        spot = np.searchsorted(runs[:, 0], wanted, side="right") - 1
-        return pl.Series((spot >= 0) & (wanted <= reach[np.maximum(spot, 0)]))
-
     def taken(self, symbol: str) -> int:
         """Bars of `symbol` that this ingest has stored so far."""
         here = self._symbols.get(symbol)

@@ -44,11 +44,11 @@ def confirm(what: str, *, option: str) -> None:
 @format_options
 def history_command(*, workspace: Path, quiet: bool, verbose: bool, form: str, output: Path | None) -> None:
     """The versions of the store: when, what, from where, how many bars; all of them can be read with --as-of."""
-    from klinepred.bars.history import list_history
+    from klinepred.bars.history import list_history, shorten
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
     rows = list_history(space)
-    write_rows(rows, form=form, output=output)
+    write_rows(shorten(rows) if form == "table" else rows, form=form, output=output)
     log.info(
         f"store version {rows['version'][-1]}"
         if rows.height

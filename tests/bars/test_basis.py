@@ -10,7 +10,7 @@ import pytest
 from klinepred.bars.basis import Edge, Measured, Shift, in_words, measure, usual_factor
 from klinepred.bars.reconcile import compare
 from klinepred.schema import PRICES
-from tests.bars.made import utc, walk
+from tests.bars.made import walk
 
 
 def scaled(frame: pl.DataFrame, factor: float, *, volume: float = 1.0, digits: int = 2) -> pl.DataFrame:
@@ -19,8 +19,8 @@ def scaled(frame: pl.DataFrame, factor: float, *, volume: float = 1.0, digits: i
     )
 
 
-def seen(received: pl.DataFrame, stored: pl.DataFrame, **more: list[Edge]) -> Measured:
-    return measure(compare(received, stored).filter(pl.col("_close").is_not_null()), even=more)
+def seen(received: pl.DataFrame, stored: pl.DataFrame) -> Measured:
+    return measure(compare(received, stored).filter(pl.col("_close").is_not_null()))
 
 
 def only(measured: Measured) -> Shift:
@@ -84,18 +84,6 @@ def test_the_side_of_the_ratio_and_its_edges_are_told() -> None:
     assert newer.before == Edge(head["ts"][-1], head["close"][-1])
     middle = pl.concat([stored.head(50), scaled(stored.slice(50, 100), 0.5), stored.slice(150)])
     assert only(seen(middle, stored)).side == "between"
-
-
-def test_equal_bars_of_other_parts_of_the_delivery_count_for_the_side() -> None:
-    stored = walk(["A"])
-    part = scaled(stored.head(78), 0.5)
-    late = Edge(utc("2026-06-03T15:00:00"), 50.0)
-    early = Edge(utc("2026-05-29T15:00:00"), 50.0)
-    assert only(seen(part, stored)).side == "whole"
-    assert only(seen(part, stored, A=[late])).side == "older"
-    assert only(seen(part, stored, A=[early])).side == "newer"
-    assert only(seen(part, stored, A=[early, late])).side == "between"
-    assert only(seen(part, stored, A=[Edge(part["ts"][30], 50.0)])).side == "between"
 
 
 def test_which_history_has_the_jump_is_seen_where_the_ratio_ends() -> None:
