@@ -90,7 +90,7 @@ def test_check_finds_missing_bars_per_session_half_days_included(
         (["ingest", "bars.parquet", "--start", "tomorrow"], 2, "--start tomorrow"),
         (["ingest", "bars.parquet", "--start", "2026-06-03", "--end", "2026-06-01"], 2, "before the end"),
         (["ingest", "bars.parquet", "--vendor", "acme"], 2, "--vendor acme"),
-        (["ingest", "bars.parquet", "--tz", "Mars/Base"], 0, ""),
+        (["ingest", "bars.parquet", "--tz", "Mars/Base"], 2, "Mars/Base"),
         (["ingest", "cut.parquet"], 1, "whole Parquet file"),
         (["bars", "show"], 1, "klinepred ingest"),
         (["bars", "check"], 1, "klinepred ingest"),
