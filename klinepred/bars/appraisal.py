@@ -86,12 +86,17 @@ def appraise(
 
 
 def _stored(good: pl.DataFrame, space: Workspace, known: Collection[str]) -> pl.DataFrame:
-    """Stored bars around `good`; of symbols that have none within `CONTEXT`, the nearest on each side."""
+    """Stored bars around `good`; of symbols with only a few within `CONTEXT`, also the nearest on each side of those.
+
+    A few alone may be the very ones in doubt: with no other bar to compare with, a second look would believe them.
+    """
     around = read_around(space, good, margin=CONTEXT)
-    alone = {*good["symbol"].unique()} & {*known} - {*around["symbol"].unique()}
+    enough = around.group_by("symbol").len().filter(pl.col("len") > RUN).get_column("symbol")
+    alone = {*good["symbol"].unique()} & {*known} - {*enough}
     if not alone:
         return around
-    spans = good.filter(pl.col("symbol").is_in(list(alone))).group_by("symbol")
+    rows = pl.concat([good.select("symbol", "ts"), around.select("symbol", "ts")])
+    spans = rows.filter(pl.col("symbol").is_in(list(alone))).group_by("symbol")
     return pl.concat([around, read_edges(space, spans.agg(low=pl.col("ts").min(), high=pl.col("ts").max()))])
 
 

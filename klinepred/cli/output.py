@@ -51,7 +51,7 @@ def write_rows(
         text = table(shown, title=title, plain=output is not None)
         if shown.height < frame.height:
             text += f"last {shown.height} of {frame.height} rows; all of them with --format csv|json|parquet\n"
-        _emit(text.encode(), output)
+        _emit(text.encode(errors="backslashreplace"), output)
     elif form == "csv":
         _emit(_plain(frame).write_csv().encode(), output)
     elif form == "json":
@@ -71,7 +71,8 @@ def write_rows(
 
 def write_json(report: Any, *, output: Path | None = None) -> None:
     """Put `report` out as JSON; stamps as 2026-06-10T13:30:00Z, no NaN."""
-    _emit((json.dumps(report, ensure_ascii=False, allow_nan=False, default=_json, indent=1) + "\n").encode(), output)
+    text = json.dumps(report, ensure_ascii=False, allow_nan=False, default=_json, indent=1) + "\n"
+    _emit(text.encode(errors="backslashreplace"), output)  # half a sign of a file's name becomes its escape in JSON
 
 
 def write_text(text: str, *, output: Path | None = None) -> None:

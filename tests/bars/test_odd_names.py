@@ -100,3 +100,19 @@ def test_what_others_print_meanwhile_is_printed_afterwards(capfd: pytest.Capture
     with unsaid():
         os.write(2, b"thread 'x' panicked at y\n")
     assert capfd.readouterr().err == "a word\n"
+
+
+@pytest.mark.parametrize("form", ["json", "table"])
+def test_of_several_files_one_whose_name_is_no_text_is_named(tmp_path: Path, typed: Typed, form: str) -> None:
+    text = "ts,open,high,low,close,volume\n2026-06-01T14:00:00Z,1,1,1,1,1\n"
+    folder = tmp_path / "in"
+    folder.mkdir()
+    try:
+        for name in (b"caf\xe9.csv", b"A\x1b[31m.csv", b"AAPL.csv"):
+            (folder / os.fsdecode(name)).write_text(text)
+    except OSError:
+        pytest.skip("this disk takes names in UTF-8 only")
+    code, out, err = typed("ingest", str(folder), "-w", str(tmp_path), "--format", form, "--now", "2026-11-30")
+    assert code == 3
+    assert "caf\ufffd.csv" in out
+    assert "\x1b" not in out + err

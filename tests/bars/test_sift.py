@@ -179,3 +179,14 @@ def test_the_rest_of_the_delivery_and_other_symbols_are_untouched(tmp_path: Path
     report = take(space, odd(good, {300: 100.0}))
     assert [row.new for row in report.symbols] == [234, 233, 234]
     assert report.exit_code == 0
+
+
+def test_the_same_file_once_more_does_not_confirm_its_own_last_bar(tmp_path: Path) -> None:
+    # old bars months before, then one right bar and one in doubt: seen again, the right one is no company to it
+    space, whole = Workspace(tmp_path), walk(["A"], start="2026-01-05", days=120)
+    take(space, whole.head(2))
+    late = odd(whole.tail(2), {1: 0.001})
+    first = take(space, late)
+    assert [bad.reason.partition(":")[2] for bad in first.symbols[0].quarantined] == [" an unconfirmed price"]
+    again = take(space, late)
+    assert (again.version, again.symbols[0].new, again.symbols[0].unchanged) == (first.version, 0, 1)

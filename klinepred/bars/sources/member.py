@@ -29,12 +29,13 @@ class Member:
     @property
     def where(self) -> str:
         """Its path, for messages."""
-        return f"{self.outer}/{shown(self.inner)}" if self.inner else str(self.outer)
+        return f"{printable(str(self.outer))}/{shown(self.inner)}" if self.inner else printable(str(self.outer))
 
     @property
     def label(self) -> str:
         """Its name, for remarks and provenance: `AAPL.csv`, `bars.zip/AAPL.csv`."""
-        return f"{self.outer.name}/{shown(self.inner)}" if self.inner else self.outer.name
+        name = printable(self.outer.name)
+        return f"{name}/{shown(self.inner)}" if self.inner else name
 
     @property
     def named(self) -> Path:
@@ -48,5 +49,10 @@ class Member:
 
 
 def shown(name: str) -> str:
-    """A name from inside an archive, safe to print."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)[:200]
+    """A name from inside an archive, safe to print, and not too long for a line."""
+    return printable(name)[:200]
+
+
+def printable(name: str) -> str:
+    """A name, safe to print and to store: without signs that command a terminal, and bytes that are no text."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
