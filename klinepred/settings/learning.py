@@ -1,0 +1,58 @@
+"""In: nothing. Out: settings of the network, of the training loop and of the verdict."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from klinepred.settings.fields import Settings
+
+
+class ModelSettings(Settings):
+    """The network. `preset` names a file of `models/presets`; keys given here win over it."""
+
+    preset: str = "lstm-3x256"
+    hidden: int = Field(256, ge=1, le=8192)
+    layers: int = Field(3, ge=1, le=16)
+    head: int = Field(128, ge=1, le=8192)
+    """Width between the two fully connected layers."""
+    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+
+
+class TrainSettings(Settings):
+    """The loop."""
+
+    epochs: int = Field(6, ge=1, le=100_000)
+    batch: int = Field(64, ge=1, le=65_536)
+    """Sequences per step."""
+    lr: float = Field(1e-3, gt=0.0)
+    weight_decay: float = Field(1e-2, ge=0.0)
+    schedule: Literal["cosine", "constant"] = "cosine"
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    """Share of the planned steps over which the learning rate rises linearly."""
+    clip: Literal["norm", "value"] = "norm"
+    clip_norm: float = Field(1.0, gt=0.0)
+    clip_value: float = Field(0.5, gt=0.0)
+    loss: Literal["mse", "huber"] = "mse"
+    ema: float = Field(0.0, ge=0.0, lt=1.0)
+    """Decay of the moving average of the weights that validation and the bundle use; 0 = off."""
+    patience: int = Field(3, ge=0)
+    """Epochs without a better validation loss before the run stops; 0 = never."""
+    seed: int = 7
+    amp: bool = False
+    precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
+    init_scale: float = Field(65_536.0, gt=0.0)
+    growth_interval: int = Field(2000, ge=1)
+    device: str = "auto"
+    log_every: int = Field(10, ge=1)
+    """Steps between two records of the flight recorder."""
+
+
+class EvaluateSettings(Settings):
+    """The verdict."""
+
+    cost_bps: float = Field(1.0, ge=0.0)
+    """Cost of one side of a trade, in basis points of the traded value."""
+    bootstrap: int = Field(400, ge=50, le=100_000)
+    seed: int = 7
