@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from klinepred import pipeline
 from klinepred.bars.ingest import ingest
 from klinepred.bars.store import simulated_symbols
 from klinepred.config import load_pipeline
 from klinepred.paths import Workspace
 from klinepred.pipeline import build_dataset
+from klinepred.pipeline import data as stored_data
 from klinepred.settings import DataSettings
 from tests.bars.made import NOW, from_files, utc, walk
 
@@ -40,7 +40,7 @@ def test_symbols_chosen_later_are_named_before_training_unless_they_are_simulate
     assert line.startswith("1 of the 5 symbols came after the history began")
     assert "LATE 2026-0" in line
 
-    monkeypatch.setattr(pipeline, "simulated_symbols", lambda space: set(SYMBOLS))
+    monkeypatch.setattr(stored_data, "simulated_symbols", lambda space: set(SYMBOLS))
     caplog.clear()
     assert _remarks(space, caplog) == []
 

@@ -1,0 +1,19 @@
+"""In: a pipeline and a workspace. Out: its steps: ingest, audit, train, evaluate, predict; each can be run alone."""
+
+from klinepred.pipeline.data import build_dataset, dataset_of
+from klinepred.pipeline.judge import GradedModel, evaluate_model, predict_bars
+from klinepred.pipeline.learn import Trained, audit_model, audit_pipeline, train_model
+from klinepred.pipeline.symbols import choose_symbols
+
+__all__ = [
+    "GradedModel",
+    "Trained",
+    "audit_model",
+    "audit_pipeline",
+    "build_dataset",
+    "choose_symbols",
+    "dataset_of",
+    "evaluate_model",
+    "predict_bars",
+    "train_model",
+]

@@ -1,0 +1,128 @@
+"""In: a saved model and a workspace. Out: its verdict, recorded; its predictions."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
+from klinepred.errors import StoreError
+from klinepred.paths import Workspace
+from klinepred.pipeline.data import dataset_of
+from klinepred.pipeline.symbols import choose_symbols
+from klinepred.settings import EvaluateSettings, Pipeline
+
+if TYPE_CHECKING:
+    from klinepred.evaluation.result import Evaluation
+    from klinepred.model.bundle import ModelBundle
+    from klinepred.prediction import Forecast
+
+log = logging.getLogger("klinepred.pipeline")
+
+
+@dataclass(frozen=True)
+class GradedModel:
+    """A verdict, the model it is about and the HTML report."""
+
+    evaluation: Evaluation
+    bundle: ModelBundle
+    report: Path
+
+
+def evaluate_model(
+    folder: Path, space: Workspace, *, settings: EvaluateSettings, now: datetime | None = None
+) -> GradedModel:
+    """The verdict of a saved model on its test part, from what the store holds today.
+
+    The report lies beside the bundle; verdict, scores and report go into the model's MLflow run where there is one.
+
+    Raises
+    ------
+    ModelError, StoreError, DatasetError
+        The model cannot be read, or its symbols are not stored.
+    """
+    from klinepred.evaluation.report import write_report
+    from klinepred.evaluation.verdict import evaluate
+    from klinepred.model.bundle import load_bundle
+    from klinepred.training.review import history_of
+
+    bundle = load_bundle(folder)
+    _mind_leaks(bundle)
+    data = dataset_of(bundle, space, now=now)
+    evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space))
+    report = write_report(
+        evaluation,
+        folder / "report.html",
+        config=bundle.pipeline,
+        provenance=bundle.provenance,
+        history=history_of(space, bundle.run_id, ("train_loss", "val_loss")),
+    )
+    if bundle.run_id:
+        _record(evaluation, bundle, space, report)
+    return GradedModel(evaluation, bundle, report)
+
+
+def _mind_leaks(bundle: ModelBundle) -> None:
+    """A word wherever a model is used whose certificate had failed."""
+    if str(bundle.provenance.get("leak_certificate", "")).startswith("failed"):
+        log.warning("model %s was trained although its leak certificate had failed: do not trust it", bundle.name)
+
+
+def _record(evaluation: Evaluation, bundle: ModelBundle, space: Workspace, report: Path) -> None:
+    """Verdict, scores and report into the run the model came from; a run that is gone is only warned of."""
+    from klinepred.evaluation.picture import draw_evaluation
+    from klinepred.training.review import add_to_run
+
+    picture = draw_evaluation(evaluation, report.with_name("evaluation.png"))
+    found = add_to_run(
+        space,
+        bundle.run_id,
+        metrics=evaluation.metrics(),
+        tags={"verdict": evaluation.verdict, "verdict_sentence": evaluation.sentence},
+        files={"report": report} | ({"plots": picture} if picture else {}),
+    )
+    if not found:
+        log.warning("run %s of this model is not in the MLflow store: its verdict is not recorded there", bundle.run_id)
+
+
+def predict_bars(
+    bundle: ModelBundle,
+    space: Workspace,
+    run: Pipeline,
+    *,
+    symbols: tuple[str, ...] = (),
+    as_of: datetime | None = None,
+    span: tuple[datetime, datetime] | None = None,
+    now: datetime | None = None,
+) -> Forecast:
+    """Predictions for `symbols`, default: the pipeline's that are stored.
+
+    Raises
+    ------
+    StoreError, DatasetError, ModelError
+        Nothing is stored, no symbol can be predicted, or the features are not the model's.
+    """
+    from klinepred.features.custom import recipe_of
+    from klinepred.model.bundle import recipe_in
+    from klinepred.prediction import Forecast, forecast
+
+    _mind_leaks(bundle)
+    if bundle.pipeline.get("name") == run.name and recipe_in(bundle).plain != recipe_of(run.features):
+        log.warning("pipeline %s has other features today than model %s: its own are used", run.name, bundle.name)
+    stored = set(list_symbols(space).get_column("symbol").to_list())
+    wanted = symbols or choose_symbols(run, space)
+    known = [symbol for symbol in wanted if symbol in stored]
+    unknown = {symbol: f"no data for {symbol} in the store" for symbol in wanted if symbol not in stored}
+    if not known:
+        raise StoreError(
+            f"prediction for {', '.join(wanted[:5])}",
+            expected="symbols with bars in the store",
+            got="; ".join(list(unknown.values())[:5]),
+            do="see `klinepred bars list`, or ingest them first",
+        )
+    needed = [symbol for symbol in dict.fromkeys([*bundle.universe, *known]) if symbol in stored]
+    answer = forecast(bundle, scan_bars(space, symbols=needed), symbols=known, as_of=as_of, span=span, now=now)
+    return Forecast(answer.rows, {**answer.failures, **unknown})
