@@ -10,7 +10,7 @@ from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import adopt_moved_artifacts, artifact_location
-from klinepred.training.runs import run_store
+from klinepred.training.runs import check_store, run_store
 
 
 def add_to_run(
@@ -47,6 +47,7 @@ def add_to_run(
     from mlflow.entities import Metric, RunTag
     from mlflow.exceptions import MlflowException
 
+    check_store(uri)
     client = MlflowClient(tracking_uri=uri)
     try:
         run = client.get_run(run_id)
@@ -77,7 +78,7 @@ def add_to_run(
 
 
 def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
-    """Curves of a run by metric name, as pairs of step and value; empty where the store has no such run.
+    """Curves of a run by metric name, as pairs of step and value; empty where the store has none, or is damaged.
 
     Raises
     ------
@@ -90,10 +91,11 @@ def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str,
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    client = MlflowClient(tracking_uri=uri)
     try:
+        check_store(uri)
+        client = MlflowClient(tracking_uri=uri)
         curves = {name: client.get_metric_history(run_id, clean_name(name)) for name in names}
-    except MlflowException:
+    except (MlflowException, TrainingError):
         return {}
     return {name: [(metric.step, metric.value) for metric in curve] for name, curve in curves.items() if curve}
 
@@ -112,6 +114,7 @@ def tags_of_runs(space: Workspace, name: str) -> dict[str, str]:
     from mlflow.exceptions import MlflowException
 
     found: dict[str, str] = {}
+    check_store(uri)
     try:
         client = MlflowClient(tracking_uri=uri)
         pages = client.search_experiments(view_type=ViewType.ALL)
@@ -142,8 +145,8 @@ def tags_of(space: Workspace, run_id: str) -> dict[str, str]:
 
     Raises
     ------
-    UsageError
-        See `run_store`.
+    UsageError, TrainingError
+        See `run_store`; the store cannot be opened.
     """
     uri = run_store(space)
     if uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file():
@@ -151,6 +154,7 @@ def tags_of(space: Workspace, run_id: str) -> dict[str, str]:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
+    check_store(uri)
     try:
         return dict(MlflowClient(tracking_uri=uri).get_run(run_id).data.tags)
     except MlflowException:

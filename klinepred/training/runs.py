@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from klinepred.errors import TrainingError, UsageError
@@ -29,6 +30,35 @@ def run_store(space: Workspace) -> str:
             do=f"unset MLFLOW_TRACKING_URI (runs then go to {space.mlruns / 'mlflow.db'}), or set it to a database",
         )
     return uri
+
+
+def check_store(uri: str) -> None:
+    """Open an SQLite store once, creating the empty file and its folders as MLflow would; others are not touched.
+
+    MLflow tries ten times to open a database, over more than a minute and a half: right for a server that is still
+    starting, but a file that cannot be opened now will not open then.
+
+    Raises
+    ------
+    TrainingError
+        The file cannot be opened or is no database.
+    """
+    from sqlalchemy.engine import make_url
+
+    if not uri.startswith("sqlite") or (name := make_url(uri).database) in (None, "", ":memory:"):
+        return
+    try:
+        if not name.startswith("file:"):
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(name, timeout=30.0, uri=name.startswith("file:"))) as store:
+            store.execute("pragma schema_version").fetchone()
+    except (sqlite3.Error, OSError) as error:
+        raise TrainingError(
+            f"MLflow run store {uri}",
+            expected="an SQLite file that can be opened",
+            got=str(error),
+            do="mend its permissions, restore it from a backup or move it away, then train again",
+        ) from error
 
 
 def count_runs(space: Workspace) -> int:

@@ -28,7 +28,7 @@ from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_loc
 from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
 from klinepred.training.plots import PLOTTED, draw
 from klinepred.training.resolved import pipeline_toml
-from klinepred.training.runs import run_store
+from klinepred.training.runs import check_store, run_store
 from klinepred.training.tracker import Metric, RunStatus
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ class MlflowTracker:
         with FileLock(self.space.mlruns / ".mlflow.lock", timeout=120.0):
             if self.uri == self.space.tracking_uri and place is not None:
                 adopt_moved_artifacts(self.space, experiment=name, location=place)
+            check_store(self.uri)
             with _quiet():
                 from mlflow import MlflowClient
 

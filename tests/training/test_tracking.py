@@ -18,13 +18,12 @@ import pytest
 
 from klinepred.config import load_pipeline
 from klinepred.dataset.make import Dataset
-from klinepred.errors import TrainingError, UsageError
+from klinepred.errors import TrainingError
 from klinepred.model.bundle import load_bundle
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import find_checkpoint, load_checkpoint
 from klinepred.training.origin import process_gone, process_tags
-from klinepred.training.runs import run_store
 from klinepred.training.signals import TrainingStopped
 from klinepred.training.tracker import Metric
 from klinepred.training.tracking import MlflowTracker
@@ -147,38 +146,6 @@ def test_mlflows_global_state_is_left_alone(finished: MlflowTracker, space: Work
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
-@pytest.mark.parametrize("uri", ["file:./mlruns", "./mlruns", "file:///srv/mlruns", "C:\\mlruns"])
-def test_a_folder_as_run_store_is_refused_before_anything_starts(
-    uri: str, space: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(UsageError, match="unset MLFLOW_TRACKING_URI") as refused:
-        MlflowTracker(space, tiny_pipeline())
-    assert refused.value.exit_code == 2
-
-
-@pytest.mark.parametrize("uri", ["sqlite:////srv/x.db", "http://host:5000", "postgresql://u@h/db", "databricks"])
-def test_an_explicit_run_store_wins(uri: str, space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert run_store(space) == uri
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
-    assert run_store(space) == space.tracking_uri
-
-
-def test_an_old_folder_of_runs_does_not_matter(tmp_path: Path) -> None:
-    (tmp_path / "mlruns" / "0").mkdir(parents=True)
-    (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("experiment_id: '0'\n")
-    assert MlflowTracker(Workspace(tmp_path), tiny_pipeline()).uri == Workspace(tmp_path).tracking_uri
-
-
-def test_a_store_that_cannot_be_opened_is_one_message(tmp_path: Path) -> None:
-    space = Workspace(tmp_path)
-    space.mlruns.mkdir()
-    (space.mlruns / "mlflow.db").write_text("this is no database, it is a poem\n" * 40)
-    with pytest.raises(TrainingError, match=r"mlflow\.db"):
-        MlflowTracker(space, tiny_pipeline()).start(None, params={}, tags={}, resume=None)
-
-
 def test_runs_left_by_a_process_that_is_gone_are_killed_and_living_ones_kept(finished: MlflowTracker) -> None:
     client, experiment = finished.client, read(finished).info.experiment_id
     child = subprocess.Popen([sys.executable, "-c", ""])
@@ -294,12 +261,3 @@ def _database(space: Workspace) -> Any:
     import sqlite3
 
     return sqlite3.connect(space.mlruns / "mlflow.db")
-
-
-def test_a_database_that_cannot_be_made_is_one_message_of_ours(tmp_path: Path) -> None:
-    space = Workspace(tmp_path)
-    (space.mlruns / "mlflow.db").mkdir(parents=True)  # a folder in its place
-    with pytest.raises(TrainingError) as caught:
-        MlflowTracker(space, tiny_pipeline()).start(None, params={}, tags={}, resume=None)
-    assert "unable to open database file" in str(caught.value)
-    assert "train again" in str(caught.value)
