@@ -16,6 +16,7 @@ from klinepred.features.spec import FeatureSet
 from klinepred.features.trend import TREND
 from klinepred.features.volatility import VOLATILITY
 from klinepred.features.volume import VOLUME
+from klinepred.features.workers import each
 from klinepred.schema import CALENDAR, Bars
 
 F50: Final = FeatureSet("f50", (*PRICE, *TREND, *VOLATILITY, *VOLUME, *CLOCK, *CROSS))
@@ -68,7 +69,11 @@ def build_features(
         A column is missing, or a bar lies where its calendar has none.
     """
     placed = placed_bars(bars)
-    calendars = {s: str(c) for s, c in placed.select("symbol", CALENDAR).unique(maintain_order=True).iter_rows()}
+    calendars = {
+        part.item(0, "symbol"): str(part.item(0, CALENDAR))
+        for part in parts_of(placed, sizes_of(placed))
+        if part.height
+    }
     members = tuple(universe) if universe is not None else tuple(sorted(calendars))
     return FeatureFrame(_compute(placed, features, members, pl.Float32()), features, members, calendars)
 
@@ -95,13 +100,14 @@ def compute_features(
 def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...], dtype: pl.DataType) -> pl.DataFrame:
     """symbol, ts, close, the set's columns as `dtype`; all arithmetic is in Float64."""
     own, across = plans(features, dtype)
-    masked, moves = [], []
-    for part in parts_of(placed, sizes_of(placed)):
+
+    def own_part(part: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         values = own_columns(part, own)
-        masked.append(values.with_columns(own.masks).select("symbol", "ts", "close", *own.names))
-        moves.append(values.select("symbol", "ts", "_row", *CROSS_INPUT))
-    frame = pl.concat(masked)
+        masked = values.with_columns(own.masks).select("symbol", "ts", "close", *own.names)
+        return masked, values.select("symbol", "ts", "_row", *CROSS_INPUT)
+
+    masked, moves = zip(*each(own_part, parts_of(placed, sizes_of(placed))), strict=True)
     if across.names:
         sides = across_columns(pl.concat(moves), across, universe=members)
-        frame = pl.concat([frame, sides], how="horizontal")
-    return frame.select("symbol", "ts", "close", *features.names)
+        masked = tuple(part.hstack(side) for part, side in zip(masked, sides, strict=True))
+    return pl.concat(masked)[["symbol", "ts", "close", *features.names]]

@@ -24,6 +24,7 @@ from klinepred.features.columns import Plan, across_columns, own_columns, parts_
 from klinepred.features.cross import CROSS_BARS, CROSS_INPUT
 from klinepred.features.price import LONGEST_SESSION
 from klinepred.features.spec import FeatureSet
+from klinepred.features.workers import each
 from klinepred.paths import file_name
 from klinepred.schema import CALENDAR, VALUES, Bars
 
@@ -98,13 +99,13 @@ def cached_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str]
         for batch in _batches(bars):
             names = sizes_of(batch).get_column("value").to_list()
             homes = [place / "own" / file_name(name) for name in names]
-            looks = [_look(part, home) for part, home in zip(parts_of(batch, sizes_of(batch)), homes, strict=True)]
+            looks = each(lambda one: _look(*one), zip(parts_of(batch, sizes_of(batch)), homes, strict=True))
             stale = sum(look.bars.height - look.keep for look in looks)
             # by far the cheapest way to place many bars is all at once
             whole = placed_bars(batch) if stale * 2 > batch.height else None
             spots = [None] * len(looks) if whole is None else list(parts_of(whole, sizes_of(whole)))
-            for name, home, look, placed in zip(names, homes, looks, spots, strict=True):
-                _refresh(look, home, placed, features, own)
+            each(lambda one: _refresh(*one, features, own), zip(looks, homes, spots, strict=True))
+            for name, home, look in zip(names, homes, looks, strict=True):
                 for row in look.quarters.iter_rows(named=True):
                     part = _Quarter(home / f"{row['_quarter']}.arrow", row["len"], row[MARK])
                     quarters.setdefault(row["_quarter"], {})[name] = part
@@ -226,7 +227,7 @@ def _cross(
         for other in place.glob(f"{quarter}-*.arrow"):
             other.unlink()
         moves = _moves([quarters[name] for name in sorted(quarters)[: number + 1]])
-        sides = across_columns(moves, plan, universe=universe)
+        sides = pl.concat(across_columns(moves, plan, universe=universe))
         rows = pl.concat([moves.select("symbol", "ts"), sides], how="horizontal")
         _write(rows.filter(quarter == _QUARTER), path)
     return out

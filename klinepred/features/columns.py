@@ -18,6 +18,7 @@ from klinepred.features.blame import blaming_packages
 from klinepred.features.cross import CROSS_INPUT, cross_columns
 from klinepred.features.prepare import ROW, prepare
 from klinepred.features.spec import Feature, FeatureSet
+from klinepred.features.workers import each
 from klinepred.schema import BAR_SCHEMA, CALENDAR, VALUES, Bars
 
 SHARED: Final = tuple(
@@ -142,8 +143,8 @@ def own_columns(bars: pl.DataFrame, plan: Plan) -> pl.DataFrame:
         return table.select("symbol", "ts", "close", "_row", *plan.values, **CROSS_INPUT)
 
 
-def across_columns(moves: pl.DataFrame, plan: Plan, *, universe: Sequence[str]) -> pl.DataFrame:
-    """Masked features of the cross-section, row by row of `moves`.
+def across_columns(moves: pl.DataFrame, plan: Plan, *, universe: Sequence[str]) -> list[pl.DataFrame]:
+    """Masked features of the cross-section: of each symbol of `moves` its rows.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def across_columns(moves: pl.DataFrame, plan: Plan, *, universe: Sequence[str]) 
     crossed = moves.with_columns(
         _market=pl.Series(market_N, nan_to_null=True), _rank=pl.Series(rank_N, nan_to_null=True)
     )
-    return pl.concat(
-        part.select("_row", *plan.values).with_columns(plan.masks).select(plan.names)
-        for part in parts_of(crossed, sizes)
+    return each(
+        lambda part: part.select("_row", *plan.values).with_columns(plan.masks).select(plan.names),
+        parts_of(crossed, sizes),
     )

@@ -12,6 +12,7 @@ import polars as pl
 
 from klinepred.features.prepare import SIGMA_BARS, SIGMA_LEAST, S, back, mean
 from klinepred.features.spec import Feature
+from klinepred.features.workers import crew, each
 from klinepred.schema import BAR_US
 
 Floats = npt.NDArray[np.float64]
@@ -24,8 +25,8 @@ QUORUM: Final = 5
 CROSS_BARS: Final = 2 * SIGMA_BARS + 1
 """A member that misses up to half its bars has its trailing volatility by then too."""
 
-SLICE: Final = 2_000_000
-"""Values of the cross-section held at once."""
+SLICE: Final = 1_000_000
+"""Values of the cross-section held at once by one thread."""
 
 CROSS_INPUT: Final = {"_z": back(1) / S, "_z_12": (back(12) / (S * 12**0.5)).round(9)}
 """price__return_1 and price__return_12 in Float64, the latter to 9 decimals: equal moves are ties, not rounding."""
@@ -107,13 +108,16 @@ def cross_columns(z_N: Floats, z_12_N: Floats, *, ts_N: Ints, sizes: Ints, membe
     symbol_N = np.repeat(np.arange(sizes.size), sizes)
     time_N, times = _steps(ts_N)
     market_N, rank_N = np.full(time_N.size, np.nan), np.full(time_N.size, np.nan)
-    width = max(1, SLICE // max(1, sizes.size))
-    for low in range(0, times, width):
+    width = max(1, min(SLICE // max(1, sizes.size), -(-times // crew())))
+
+    def fill(low: int) -> None:
         rows = np.flatnonzero((time_N >= low) & (time_N < low + width)) if width < times else slice(None)
         place = (time_N[rows] - low, symbol_N[rows])
         shape = (min(width, times - low), sizes.size)
         market_N[rows] = _means(_spread(z_N[rows], place, shape), member_S)[place[0]]
         rank_N[rows] = _ranks(_spread(z_12_N[rows], place, shape), member_S)[place]
+
+    each(fill, range(0, times, width))
     return market_N, rank_N
 
 
