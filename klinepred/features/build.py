@@ -110,4 +110,5 @@ def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...
     if across.names:
         sides = across_columns(pl.concat(moves), across, universe=members)
         masked = tuple(part.hstack(side) for part, side in zip(masked, sides, strict=True))
-    return pl.concat(masked)[["symbol", "ts", "close", *features.names]]
+    whole = pl.concat(masked)
+    return pl.DataFrame([whole.get_column(name) for name in ("symbol", "ts", "close", *features.names)])  # no copy
