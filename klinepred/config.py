@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from klinepred.errors import ConfigError
 from klinepred.paths import Workspace, default_pipelines, default_presets
 from klinepred.settings import ModelSettings, Pipeline
+from klinepred.settings.network import check_network
 
 
 def load_pipeline(
@@ -57,6 +58,7 @@ def parse_pipeline(table: dict[str, Any], *, where: str, workspace: Workspace | 
     except ValidationError as error:
         raise _explain(error, where) from error
     _check_formulas(run, where)
+    check_network(run.model, run.dataset, run.train)
     return run
 
 

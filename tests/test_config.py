@@ -225,7 +225,7 @@ def test_pipeline_that_is_not_there_is_a_usage_error(name: str) -> None:
 
 @pytest.mark.parametrize("preset", ["nope", "../presets/lstm-small", "", "/etc/passwd"])
 def test_unknown_preset_names_what_there_is(preset: str) -> None:
-    assert fault(f"model.preset={preset!r}").expected == "one of: lstm-3x256, lstm-small"
+    assert fault(f"model.preset={preset!r}").expected == "one of: lstm-3x256, lstm-50m, lstm-small"
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,32 @@ def test_unknown_preset_names_what_there_is(preset: str) -> None:
 def test_setting_without_effect_is_warned_of(overrides: list[str], key: str) -> None:
     lines = load_pipeline("demo", overrides=overrides).ignored()
     assert [line for line in lines if line.startswith(f"{key} is ignored")]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected", "do"),
+    [
+        (["model.preset=lstm-50m"], "dataset.window = 78", "--set dataset.cut=window --set dataset.window=78"),
+        (
+            ["model.preset=lstm-50m", "dataset.cut=session", "dataset.burn_in=78"],
+            "dataset.window = 78",
+            "--set dataset.cut=window --set dataset.window=78",
+        ),
+        (["model.preset=lstm-50m", "dataset.cut=window", "dataset.window=64"], "dataset.window = 78", "window=78"),
+        (["train.loss=quantile"], "a network with quantiles", "model.quantiles="),
+        (["model.quantiles=[0.1, 0.9]"], 'train.loss = "quantile"', "--set train.loss=quantile"),
+        (["model.quantiles=[0.1, 0.9]", "train.loss=huber"], 'train.loss = "quantile"', "--set train.loss=quantile"),
+        (["model.quantiles=[0.9, 0.1]", "train.loss=quantile"], "quantiles must rise", "change the value"),
+        (["model.quantiles=[0.5, 0.5]", "train.loss=quantile"], "quantiles must rise", "change the value"),
+        (["model.quantiles=[0.0, 0.5]", "train.loss=quantile"], "greater than 0", "change the value"),
+        (["model.quantiles=[0.5, 1.0]", "train.loss=quantile"], "less than 1", "change the value"),
+    ],
+)
+def test_network_cut_and_loss_that_do_not_fit_are_refused(overrides: list[str], expected: str, do: str) -> None:
+    caught = fault(*overrides)
+    assert expected in caught.expected
+    assert do in caught.do
+    assert caught.got
 
 
 @pytest.mark.parametrize(

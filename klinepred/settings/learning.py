@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from klinepred.settings.fields import Settings
+from klinepred.settings.fields import Fraction, Settings
 
 
 class ModelSettings(Settings):
@@ -18,6 +18,21 @@ class ModelSettings(Settings):
     head: int = Field(128, ge=1, le=8192)
     """Width between the two fully connected layers."""
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    """Between the LSTM layers and between the two fully connected ones, in training only."""
+    layer_norm: bool = False
+    """Normalise the last LSTM layer's output at every step before the fully connected layers read it."""
+    skip: bool = False
+    """A linear path from the features of a step straight to its outputs, zero at the start."""
+    flatten: int = Field(0, ge=0, le=2048)
+    """Steps of a window that the first fully connected layer reads at once; 0 = it reads one step at a time."""
+    quantiles: Annotated[tuple[Fraction, ...], Field(strict=False, max_length=99)] = ()
+    """Levels of the quantiles the network gives beside the expected value, rising, such as [0.1, 0.5, 0.9]."""
+
+    @model_validator(mode="after")
+    def _rising(self) -> ModelSettings:
+        if any(low >= high for low, high in zip(self.quantiles, self.quantiles[1:], strict=False)):
+            raise ValueError(f"quantiles must rise, got {list(self.quantiles)}")
+        return self
 
 
 class TrainSettings(Settings):
@@ -34,7 +49,9 @@ class TrainSettings(Settings):
     clip: Literal["norm", "value"] = "norm"
     clip_norm: float = Field(1.0, gt=0.0)
     clip_value: float = Field(0.5, gt=0.0)
-    loss: Literal["mse", "huber"] = "mse"
+    loss: Literal["mse", "huber", "quantile"] = "mse"
+    """Of the expected value: squared error or Huber's; "quantile": squared error plus the pinball loss of the
+    quantiles of `model.quantiles`."""
     ema: float = Field(0.0, ge=0.0, lt=1.0)
     """Decay of the moving average of the weights that validation and the bundle use; 0 = off."""
     patience: int = Field(3, ge=0)

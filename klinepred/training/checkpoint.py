@@ -91,8 +91,10 @@ def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, tr
         Another network or other data, or the order of the data would change in the middle of an epoch.
     """
     before = saved["pipeline"]
-    if _network(before["model"]) != _network(model.model_dump(mode="json")):
-        raise _other("network", _network(before["model"]), _network(model.model_dump(mode="json")))
+    had, has = (_network(settings) for settings in (ModelSettings.model_validate(before["model"]), model))
+    if had != has:
+        keys = [key for key in has if had[key] != has[key]]
+        raise _other("network", *(", ".join(f"{key} = {one[key]}" for key in keys) for one in (had, has)))
     if saved["data"] != data_fingerprint(data):
         raise _other("data set", saved["data"], data_fingerprint(data))
     now = train.model_dump(mode="json")
@@ -151,8 +153,8 @@ def find_checkpoint(space: Workspace, run: str) -> Path:
     )
 
 
-def _network(model: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in model.items() if key != "preset"}
+def _network(model: ModelSettings) -> dict[str, Any]:
+    return model.model_dump(mode="json", exclude={"preset"})
 
 
 def _reason(error: Exception) -> str:

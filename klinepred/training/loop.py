@@ -16,6 +16,7 @@ from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.lstm import build_network, parameter_count
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
+from klinepred.settings.network import check_network
 from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
 from klinepred.training.outcome import hand_over, make_bundle
 from klinepred.training.pace import Pace
@@ -88,8 +89,9 @@ def train(
     TrainingError
         No labelled rows, gradients that stay infinite, no finite validation loss, or a checkpoint that does not fit.
     UsageError
-        The device cannot be used.
+        The device cannot be used, or network, cut and loss do not fit together.
     """
+    check_network(model, data.settings, train)
     tracker, progress = tracker or NoTracker(), progress or NoProgress()
     named = pipeline or tracker.pipeline
     settings = {"dataset": data.settings, "model": model, "train": train}
@@ -176,7 +178,14 @@ def learn(session: Session) -> None:
             recorded = recorder.due(counters.tried + 1)
             watch = recorder.watch if recorded else None
             result = take_step(
-                network, state.optimiser, state.scaler, batch, precision=session.precision, train=train, watch=watch
+                network,
+                state.optimiser,
+                state.scaler,
+                batch,
+                precision=session.precision,
+                train=train,
+                quantiles=network.quantiles,
+                watch=watch,
             )
             counters.count_step(result, labels=labels)
             if not result.skipped:
@@ -194,7 +203,9 @@ def learn(session: Session) -> None:
                 raise stop.error(where=f"after step {counters.tried} of {planned}", checkpoint=session.checkpoint)
             ended = time.perf_counter()
         spent = max(time.perf_counter() - start, 1e-9)
-        graded = validate(state.average.network, session.data, kind=train.loss, device=session.device)
+        graded = validate(
+            state.average.network, session.data, kind=train.loss, device=session.device, quantiles=network.quantiles
+        )
         train_loss, lr = counters.train_loss, learning_rate(counters.done, planned=planned, train=train)
         best = counters.close_epoch(graded.loss)
         if best:
@@ -215,6 +226,7 @@ def learn(session: Session) -> None:
             "loader_share": waited / spent,
             "recorder_share": recorder.seconds / spent,
             "skipped_steps": float(counters.skipped),
+            **{f"val_below_q{q:g}": share for q, share in zip(network.quantiles, graded.below, strict=False)},
         }
         now = int(time.time() * 1000)
         session.tracker.log_metrics([Metric(name, value, counters.epoch, now) for name, value in numbers.items()])

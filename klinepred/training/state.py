@@ -123,7 +123,8 @@ def restore(state: State, saved: dict[str, Any], *, train: TrainSettings, device
     """Put a snapshot back; remarks on what could not be taken over from another device or precision."""
     remarks = []
     state.network.load_state_dict(saved["network"])
-    state.average.network.load_state_dict(saved["average"])
+    if state.average.network is not state.network:  # else the average of before would overwrite the weights
+        state.average.network.load_state_dict(saved["average"])
     state.optimiser.load_state_dict(saved["optimiser"])
     for group in state.optimiser.param_groups:
         group["weight_decay"] = train.weight_decay

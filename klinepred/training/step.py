@@ -1,6 +1,6 @@
 """In: a network, a batch, the mixed-precision path. Out: one optimiser step, in the only order that is right."""
 
-# Shapes: B sequences, T steps, F features.
+# Shapes: B sequences, T steps, F features, O outputs.
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from klinepred.errors import TrainingError
 from klinepred.settings import TrainSettings
+from klinepred.training.loss import row_loss
 from klinepred.training.precision import Precision
 
 
@@ -41,10 +41,17 @@ class StepResult:
     scale: float
 
 
-def masked_loss(pred_BT: torch.Tensor, y_BT: torch.Tensor, labelled_BT: torch.Tensor, *, kind: str) -> torch.Tensor:
-    """Mean over the labelled rows in float32: squared error, or Huber's loss with its corner at 1 (kind "huber")."""
-    pred, y = pred_BT[labelled_BT].float(), y_BT[labelled_BT]
-    return functional.huber_loss(pred, y) if kind == "huber" else functional.mse_loss(pred, y)
+def masked_loss(
+    out_BTO: torch.Tensor,
+    y_BT: torch.Tensor,
+    labelled_BT: torch.Tensor,
+    *,
+    kind: str,
+    quantiles: tuple[float, ...] = (),
+) -> torch.Tensor:
+    """Mean of `row_loss` over the labelled rows, in float32."""
+    out_LO, y_L = out_BTO[labelled_BT].float(), y_BT[labelled_BT]
+    return row_loss(out_LO, y_L, kind=kind, quantiles=quantiles).mean()
 
 
 def take_step(
@@ -55,6 +62,7 @@ def take_step(
     *,
     precision: Precision,
     train: TrainSettings,
+    quantiles: tuple[float, ...] = (),
     watch: Callable[[nn.Module], None] | None = None,
 ) -> StepResult:
     """Forward under autocast, loss in float32, scale, backward, unscale, clip, step, update.
@@ -63,6 +71,8 @@ def take_step(
     ----------
     batch
         Features [B, T, F], labels [B, T] (float32, clipped), mask of labelled rows [B, T].
+    quantiles
+        Levels of the network's outputs beside the expected value.
     watch
         Called with the network between `unscale_` and clipping, when the true gradients are there.
 
@@ -73,8 +83,8 @@ def take_step(
     """
     x_BTF, y_BT, labelled_BT = batch
     with precision.autocast():
-        pred_BT = network(x_BTF)
-    loss = masked_loss(pred_BT, y_BT, labelled_BT, kind=train.loss)
+        out_BTO = network(x_BTF)
+    loss = masked_loss(out_BTO, y_BT, labelled_BT, kind=train.loss, quantiles=quantiles)
     optimiser.zero_grad(set_to_none=True)
     scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     scaler.unscale_(optimiser)

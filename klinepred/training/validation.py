@@ -1,6 +1,6 @@
 """In: a network, a dataset. Out: `Validation`: its scores over every labelled row of the validation part."""
 
-# Shapes: N rows, V labelled validation rows.
+# Shapes: N rows, V labelled validation rows, O outputs of the network.
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import nn
 from klinepred import metrics
 from klinepred.dataset.make import Dataset
 from klinepred.errors import TrainingError
-from klinepred.model.forward import forward_rows
+from klinepred.model.forward import forward_outputs
+from klinepred.training.loss import row_loss
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class Validation:
     loss_unclipped
         The same with the labels as they are.
     skill
-        1 - loss / loss of predicting 0.
+        1 - loss / loss of predicting 0, both of the expected value alone.
     ic, rank_ic
         Pearson and Spearman correlation with the unclipped labels; NaN for constant predictions.
     rows
         How many rows were graded.
+    below
+        For each quantile of the network, the share of unclipped labels at or below it: its level, if it is right.
     """
 
     loss: float
@@ -40,15 +43,20 @@ class Validation:
     ic: float
     rank_ic: float
     rows: int
+    below: tuple[float, ...] = ()
 
 
-def validate(network: nn.Module, data: Dataset, *, kind: str, device: torch.device) -> Validation:
+def validate(
+    network: nn.Module, data: Dataset, *, kind: str, device: torch.device, quantiles: tuple[float, ...] = ()
+) -> Validation:
     """Grade `network` in float32, on the very path that prediction takes.
 
     Parameters
     ----------
     kind
-        mse or huber.
+        mse, huber or quantile: `train.loss`.
+    quantiles
+        Levels of the network's outputs beside the expected value.
 
     Raises
     ------
@@ -60,24 +68,24 @@ def validate(network: nn.Module, data: Dataset, *, kind: str, device: torch.devi
         raise TrainingError(
             "validation part", expected="rows with a label", got="none", do="ingest more history, or move the split"
         )
-    pred_V = forward_rows(network, data.x_NF, data.part("validation"), device=device)[mask_N]
+    out_VO = forward_outputs(network, data.x_NF, data.part("validation"), device=device)[mask_N]
+    pred_V = out_VO[:, 0]
     y_V = data.y_N[mask_N]
     clip = data.settings.label_clip
     clipped_V = np.clip(y_V, -clip, clip)
-    loss = _loss(pred_V, clipped_V, kind)
-    finite = bool(np.isfinite(pred_V).all())
+    finite = bool(np.isfinite(out_VO).all())
+    own = "huber" if kind == "huber" else "mse"
     return Validation(
-        loss=loss,
-        loss_unclipped=_loss(pred_V, y_V, kind),
-        skill=1.0 - loss / max(_loss(np.zeros_like(clipped_V), clipped_V, kind), 1e-300),
+        loss=_loss(out_VO, clipped_V, kind, quantiles),
+        loss_unclipped=_loss(out_VO, y_V, kind, quantiles),
+        skill=1.0 - _loss(out_VO, clipped_V, own) / max(_loss(np.zeros_like(out_VO), clipped_V, own), 1e-300),
         ic=metrics.ic(pred_V, y_V) if finite else float("nan"),
         rank_ic=metrics.rank_ic(pred_V, y_V) if finite else float("nan"),
         rows=int(y_V.size),
+        below=tuple(float((y_V <= out_VO[:, 1 + index]).mean()) for index in range(len(quantiles))),
     )
 
 
-def _loss(pred_V: np.ndarray, y_V: np.ndarray, kind: str) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):
-        miss_V = np.abs(pred_V.astype(np.float64) - y_V)
-        loss_V = np.where(miss_V <= 1.0, 0.5 * miss_V**2, miss_V - 0.5) if kind == "huber" else miss_V**2
-        return float(loss_V.mean())
+def _loss(out_VO: np.ndarray, y_V: np.ndarray, kind: str, quantiles: tuple[float, ...] = ()) -> float:
+    out, y = torch.from_numpy(out_VO).double(), torch.from_numpy(y_V).double()
+    return float(row_loss(out, y, kind=kind, quantiles=quantiles).mean())

@@ -26,7 +26,7 @@ class Fixed(nn.Module):
         self.weight = nn.Parameter(torch.zeros(2, dtype=dtype))
 
     def forward(self, x_BTF: torch.Tensor) -> torch.Tensor:
-        return (x_BTF * self.weight).sum(-1)
+        return (x_BTF * self.weight).sum(-1, keepdim=True)
 
 
 def batch(first: float, second: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -135,7 +135,7 @@ def test_without_a_scaler_infinite_gradients_stop_before_the_weights_are_touched
 
 
 def test_the_loss_is_the_mean_over_labelled_rows_only() -> None:
-    pred = torch.tensor([[1.0, 2.0, 9.0]])
+    pred = torch.tensor([[[1.0], [2.0], [9.0]]])
     y = torch.tensor([[0.5, -1.0, 0.0]])
     labelled = torch.tensor([[True, True, False]])
     assert float(masked_loss(pred, y, labelled, kind="mse")) == pytest.approx((0.25 + 9.0) / 2)
@@ -143,7 +143,7 @@ def test_the_loss_is_the_mean_over_labelled_rows_only() -> None:
 
 
 def test_the_loss_of_a_half_precision_forecast_is_float32() -> None:
-    pred = torch.tensor([[300.0]], dtype=torch.float16)  # squared: 90000, beyond fp16
+    pred = torch.tensor([[[300.0]]], dtype=torch.float16)  # squared: 90000, beyond fp16
     loss = masked_loss(pred, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool), kind="mse")
     assert loss.dtype == torch.float32
     assert float(loss) == 90000.0
