@@ -61,9 +61,17 @@ class TrainSettings(Settings):
     precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
     init_scale: float = Field(65_536.0, gt=0.0)
     growth_interval: int = Field(2000, ge=1)
+    on_overflow: Literal["stop", "fallback"] = "stop"
+    """When numbers stay infinite: end the run, or go on in the next precision with more range (bf16, then fp32)."""
+    overflow_steps: int = Field(25, ge=1, le=100)
+    """Steps in a row that the GradScaler may skip before that: after 25 the scale has fallen from 2^16 to 2^-9."""
+    tf32: bool = False
+    """Let float32 products be TF32 on CUDA: faster, 10 bits of mantissa instead of 23."""
     device: str = "auto"
     log_every: int = Field(10, ge=1)
     """Steps between two records of the flight recorder."""
+    save_minutes: float = Field(5.0, gt=0.0)
+    """Most minutes within an epoch between two checkpoints; one is written after every epoch in any case."""
 
 
 class EvaluateSettings(Settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +21,7 @@ from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 FORMAT: Final = 1
 
 
-def save_checkpoint(
-    path: Path, state: dict[str, Any], *, data: str, run: Pipeline, run_id: str, precision: str
-) -> None:
+def save_checkpoint(path: Path, state: dict[str, Any], *, data: str, run: Pipeline, origin: Mapping[str, Any]) -> None:
     """Write a checkpoint; the one before it stays until the new one is whole on the disk.
 
     Parameters
@@ -31,6 +30,8 @@ def save_checkpoint(
         From `klinepred.training.state.snapshot`.
     data
         From `data_fingerprint`.
+    origin
+        What the tracker knows: run_id, store_version; both may be missing.
 
     Raises
     ------
@@ -43,8 +44,8 @@ def save_checkpoint(
         "torch": str(torch.__version__),
         "data": data,
         "pipeline": run.model_dump(mode="json"),
-        "run_id": run_id,
-        "precision": precision,
+        "run_id": str(origin.get("run_id", "")),
+        "store_version": origin.get("store_version"),
         **state,
     }
     try:
@@ -102,7 +103,14 @@ def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, tr
     for key in ("seed", "batch"):
         if key in changed and saved["counters"]["position"]:
             raise _other(f"train.{key} in the middle of an epoch", before["train"][key], now[key])
-    return [f"resumed with train.{key} = {now[key]}, before {before['train'][key]}" for key in changed]
+    remarks = [f"resumed with train.{key} = {now[key]}, before {before['train'][key]}" for key in changed]
+    if "epochs" in changed and now["schedule"] == "cosine":
+        remarks.append(
+            f"the learning rate goes on as in a run of {now['epochs']} epochs, but until here it fell as in one of"
+            f" {before['train']['epochs']}: not what {now['epochs']} epochs in one go would have given"
+            ' (with train.schedule = "constant" it is)'
+        )
+    return remarks
 
 
 def data_fingerprint(data: Dataset) -> str:

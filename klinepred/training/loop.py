@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Final
 
 import torch
 
 from klinepred.dataset.make import Dataset
-from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.lstm import build_network, parameter_count
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
@@ -20,38 +19,21 @@ from klinepred.settings.network import check_network
 from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
 from klinepred.training.outcome import hand_over, make_bundle
 from klinepred.training.pace import Pace
-from klinepred.training.precision import Precision, choose_device, device_name, resolve
+from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import EpochNews, NoProgress, Progress, StepNews
 from klinepred.training.recorder import FlightRecorder
+from klinepred.training.rescue import rescue
 from klinepred.training.rows import TrainRows
+from klinepred.training.saver import Saver
 from klinepred.training.schedule import learning_rate
+from klinepred.training.session import Session
 from klinepred.training.signals import StopRequest, TrainingStopped
-from klinepred.training.state import State, make_state, restore, snapshot
+from klinepred.training.state import State, make_state, precision_of, restore, snapshot
 from klinepred.training.step import take_step
 from klinepred.training.tracker import Metric, NoTracker, RunStatus, Tracker
 from klinepred.training.validation import validate
 
 log = logging.getLogger("klinepred.training")
-
-MOST_SKIPPED: Final = 25
-"""Steps in a row that the GradScaler may skip: from 2^16 the scale has then fallen to 2^-9, and it is not the scale."""
-
-
-@dataclass(frozen=True)
-class Session:
-    """What the loop works with; only `state` changes."""
-
-    data: Dataset
-    rows: TrainRows
-    state: State
-    train: TrainSettings
-    device: torch.device
-    precision: Precision
-    tracker: Tracker
-    progress: Progress
-    stop: StopRequest
-    checkpoint: Path | None
-    save: Callable[[], None]
 
 
 def train(
@@ -64,6 +46,7 @@ def train(
     resume: Path | None = None,
     checkpoint: Path | None = None,
     pipeline: Pipeline | None = None,
+    shelve: Callable[[ModelBundle], None] | None = None,
 ) -> ModelBundle:
     """Train a network; the weights of the best epoch by validation loss go into the bundle.
 
@@ -78,16 +61,20 @@ def train(
     resume
         A checkpoint to continue from: the result equals that of a run never interrupted, bit for bit on the CPU.
     checkpoint
-        Where to save after every epoch and on a signal; default: the tracker's place, else `resume`.
+        Where to save after every epoch, every `train.save_minutes` and on a signal; default: the tracker's place, else
+        `resume`.
     pipeline
         What the settings belong to, for the record and the bundle; default: the tracker's.
+    shelve
+        Called with the finished bundle before the run is closed: an error there makes it FAILED.
 
     Raises
     ------
     TrainingStopped
         SIGINT, SIGTERM or SIGHUP came; the checkpoint is saved.
     TrainingError
-        No labelled rows, gradients that stay infinite, no finite validation loss, or a checkpoint that does not fit.
+        No labelled rows, gradients that stay infinite (see `rescue`), no finite validation loss, or a checkpoint that
+        does not fit.
     UsageError
         The device cannot be used, or network, cut and loss do not fit together.
     """
@@ -97,10 +84,11 @@ def train(
     settings = {"dataset": data.settings, "model": model, "train": train}
     run = (named or Pipeline(name="unnamed")).model_copy(update=settings)
     device = choose_device(train.device)
-    precision = resolve(train, device)
     saved = load_checkpoint(resume) if resume else None
     remarks = check_fits(saved, data=data, model=model, train=train) if saved else []
-    with StopRequest() as stop, precision.applied(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+    precision = precision_of(train, device, saved=saved)
+    with StopRequest() as stop, ExitStack() as switches, torch.random.fork_rng(_cards(device)):
+        switches.enter_context(precision.applied())
         torch.manual_seed(train.seed)
         network = build_network(model, inputs=data.x_NF.shape[1]).to(device)
         state = make_state(network, train=train, precision=precision)
@@ -129,15 +117,22 @@ def train(
 
             def save() -> None:
                 if place is not None:
-                    table = snapshot(state, device=device)
-                    run_id = str(origin.get("run_id", ""))
-                    save_checkpoint(place, table, data=fingerprint, run=run, run_id=run_id, precision=precision.name)
+                    save_checkpoint(place, snapshot(state, device=device), data=fingerprint, run=run, origin=origin)
 
-            learn(Session(data, rows, state, train, device, precision, tracker, progress, stop, place, save))
+            saver = Saver(save, minutes=train.save_minutes)
+            learn(Session(data, rows, state, train, device, tracker, progress, stop, switches, place, saver))
             bundle = make_bundle(
-                data, state, run=run if named else None, model=model, device=device, precision=precision, origin=origin
+                data,
+                state,
+                run=run if named else None,
+                model=model,
+                device=device,
+                precision=state.precision,
+                origin=origin,
             )
             hand_over(bundle, tracker)
+            if shelve is not None:
+                shelve(bundle)
             status = "FINISHED"
         except (TrainingStopped, KeyboardInterrupt):
             status = "KILLED"
@@ -158,31 +153,38 @@ def learn(session: Session) -> None:
     TrainingError
         Gradients that are not finite and stay so.
     """
+    counters, epochs = session.state.counters, session.train.epochs
+    if session.over:
+        log.warning("nothing is left to train: the run had ended after epoch %d of %d", counters.epoch, epochs)
+    session.progress.begin(steps=session.planned, done=counters.tried)
+    network = session.state.network
+    with FlightRecorder(session.tracker, network, train=session.train, device=session.device) as recorder:
+        _epochs(session, recorder)
+
+
+def _epochs(session: Session, recorder: FlightRecorder) -> None:
     state, train, rows, stop = session.state, session.train, session.rows, session.stop
-    network, counters = state.network, state.counters
-    planned = train.epochs * rows.steps
-    recorder = FlightRecorder(session.tracker, network, train=train, device=session.device)
-    pace = Pace()
-    session.progress.begin(steps=planned, done=counters.tried)
-    while counters.epoch < train.epochs and not (train.patience and counters.stale >= train.patience):
+    network, counters, planned, pace = state.network, state.counters, session.planned, Pace()
+    while not session.over:
         network.train()
         recorder.seconds = waited = 0.0
         bars = 0
-        start = ended = time.perf_counter()
+        start = time.perf_counter()
         pace.begin()
         for batch, labels in rows.epoch(counters.epoch, skip=counters.position):
-            waited += time.perf_counter() - ended
+            waited += pace.ready()
             lr = learning_rate(counters.done, planned=planned, train=train)
             for group in state.optimiser.param_groups:
                 group["lr"] = lr
             recorded = recorder.due(counters.tried + 1)
-            watch = recorder.watch if recorded else None
+            watch = partial(recorder.watch, scaler=state.scaler) if recorded else None
+            scaled = state.scaler.is_enabled()
             result = take_step(
                 network,
                 state.optimiser,
                 state.scaler,
                 batch,
-                precision=session.precision,
+                precision=state.precision,
                 train=train,
                 quantiles=network.quantiles,
                 watch=watch,
@@ -191,17 +193,19 @@ def learn(session: Session) -> None:
             if not result.skipped:
                 state.average.update(network, step=counters.done)
             pace.end(labels)
-            bars += labels
             if recorded:
-                recorder.record(result, counters, network=network, lr=lr, bars_per_s=pace.bars_per_s)
+                recorder.record(result, counters, network=network, lr=lr, pace=pace, scaled=scaled)
+            if result.skipped:
+                rescue(session, result)
+            bars += labels
             session.progress.step(_step_news(state, train, result.loss, planned=planned, pace=pace))
-            if counters.in_a_row > MOST_SKIPPED:
-                raise _endless(counters.in_a_row, result.scale)
             if stop.signal is not None:
-                recorder.flush()
                 session.save()
                 raise stop.error(where=f"after step {counters.tried} of {planned}", checkpoint=session.checkpoint)
-            ended = time.perf_counter()
+            if session.save.due:
+                recorder.flush()
+                session.save()
+            pace.begin()
         spent = max(time.perf_counter() - start, 1e-9)
         graded = validate(
             state.average.network, session.data, kind=train.loss, device=session.device, quantiles=network.quantiles
@@ -231,21 +235,9 @@ def learn(session: Session) -> None:
         now = int(time.time() * 1000)
         session.tracker.log_metrics([Metric(name, value, counters.epoch, now) for name, value in numbers.items()])
         session.save()
-        session.progress.epoch(
-            EpochNews(counters.epoch, train.epochs, train_loss, graded.loss, graded.ic, best, lr, seconds)
-        )
-        log.debug(
-            "epoch %d of %d: train loss %.5f, validation loss %.5f (IC %.4f)%s, %.1f s",
-            *(
-                counters.epoch,
-                train.epochs,
-                train_loss,
-                graded.loss,
-                graded.ic,
-                ", best so far" if best else "",
-                seconds,
-            ),
-        )
+        news = EpochNews(counters.epoch, train.epochs, train_loss, graded.loss, graded.ic, best, lr, seconds)
+        session.progress.epoch(news)
+        log.debug("%s", news)
         if stop.signal is not None and counters.epoch < train.epochs:
             raise stop.error(where=f"after epoch {counters.epoch}", checkpoint=session.checkpoint)
 
@@ -263,10 +255,5 @@ def _step_news(state: State, train: TrainSettings, loss: float, *, planned: int,
     )
 
 
-def _endless(skipped: int, scale: float) -> TrainingError:
-    return TrainingError(
-        "gradients",
-        expected="finite numbers once the loss scale has come down",
-        got=f"{skipped} skipped steps in a row, loss scale {scale:g}",
-        do="train with --precision bf16 or fp32, or with a lower --set train.lr",
-    )
+def _cards(device: torch.device) -> list[torch.device]:
+    return [device] if device.type == "cuda" else []

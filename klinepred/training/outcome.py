@@ -83,6 +83,7 @@ def make_bundle(
             "val_loss": counters.best_loss,
             "steps": counters.done,
             "skipped_steps": counters.skipped,
+            **({"precision_fallback": counters.fallback} if counters.fallback else {}),
             **origin,
         },
         recipe=data.features.recipe,

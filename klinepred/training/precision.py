@@ -6,7 +6,7 @@ import contextlib
 import ctypes.util
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -14,14 +14,14 @@ from torch import nn
 
 from klinepred.errors import TrainingError, UsageError
 from klinepred.settings import TrainSettings
+from klinepred.training.tf32 import float32_products
 
 
 @dataclass(frozen=True)
 class Precision:
     """The one mixed-precision path: `autocast()` and a GradScaler, each on or off.
 
-    The parameters of the network stay float32 in any case; loss, normalisation and metrics are float32 too. TF32 is
-    off in the matrix products and in cuDNN, so that fp32 means fp32 on every card.
+    The parameters of the network stay float32 in any case; loss, normalisation and metrics are float32 too.
 
     Attributes
     ----------
@@ -39,6 +39,8 @@ class Precision:
         Why this one, in words.
     remarks
         Lines for the user.
+    tf32
+        Whether float32 products may be TF32 on CUDA; off, fp32 means fp32 on every card.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Precision:
     reason: str
     native_lstm: bool = False
     remarks: tuple[str, ...] = ()
+    tf32: bool = False
 
     def autocast(self) -> torch.autocast:
         """The context of the forward pass."""
@@ -65,13 +68,11 @@ class Precision:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """Set torch's global switches (TF32, oneDNN) for the length of a block; they come back as they were."""
-        matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         onednn = _switch_onednn(on=False) if self.native_lstm else None
         try:
-            yield
+            with float32_products(tf32=self.tf32):
+                yield
         finally:
-            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
             if onednn is not None:
                 _switch_onednn(on=onednn)
 
@@ -112,6 +113,13 @@ def resolve(train: TrainSettings, device: torch.device) -> Precision:
     TrainingError
         Mixed precision on a device other than CPU and CUDA.
     """
+    found = _resolve(train, device)
+    if train.tf32 and device.type != "cuda":
+        return replace(found, remarks=(*found.remarks, f"train.tf32 is ignored: there is none on a {device.type}"))
+    return replace(found, tf32=train.tf32)
+
+
+def _resolve(train: TrainSettings, device: torch.device) -> Precision:
     asked = "--amp" if train.precision == "auto" else f"precision {train.precision}"
     if train.precision == "fp32" or (train.precision == "auto" and not train.amp):
         reason = "precision fp32 was asked for" if train.precision == "fp32" else "mixed precision was not asked for"
@@ -135,11 +143,26 @@ def resolve(train: TrainSettings, device: torch.device) -> Precision:
 
 def _on_cuda(train: TrainSettings, device: torch.device, asked: str) -> Precision:
     card = torch.cuda.get_device_name(device)
-    native = torch.cuda.get_device_capability(device) >= (8, 0)
-    if train.precision == "bf16" and native:
+    if train.precision == "bf16" and native_bf16(device):
         return Precision("bf16", "cuda", torch.bfloat16, scaled=False, reason=f"{asked}; {card} has native bf16")
     remarks = () if train.precision != "bf16" else (f"{card} only emulates bf16: fp16 with a GradScaler instead",)
     return Precision("fp16", "cuda", torch.float16, True, f"{asked} on {card}: fp16 autocast", remarks=remarks)
+
+
+def native_bf16(device: torch.device) -> bool:
+    """Whether a CUDA device computes in bf16 itself; torch also says yes to cards that merely emulate it."""
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def lower(precision: Precision, train: TrainSettings, device: torch.device) -> Precision | None:
+    """The next precision with more range, native on this device: fp16, bf16, fp32; None after fp32."""
+    rungs = ("fp16", "bf16", "fp32")
+    for name in rungs[rungs.index(precision.name) + 1 :]:
+        found = resolve(train.model_copy(update={"precision": name}), device)
+        if found.name == name:
+            return replace(found, reason=f"fallen back from {precision.name}")
+    return None
 
 
 def cpu_remark() -> str:

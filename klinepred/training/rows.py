@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from klinepred.dataset.make import Dataset
+from klinepred.dataset.sequences import Batch as Rows
 from klinepred.dataset.sequences import batches
 from klinepred.errors import TrainingError
 
@@ -56,10 +57,17 @@ class TrainRows:
 
         The order depends on the seed and the epoch alone.
         """
-        order_S = np.random.default_rng([self.seed, number]).permutation(len(self.sequences))
-        for batch in islice(batches(self.sequences, size=self.size, order=order_S), skip, None):
+        for batch in self._batches(number, skip=skip):
             labelled_BT = batch.own_BT & self._labelled_N[batch.rows_BT]
             rows_BT = torch.from_numpy(batch.rows_BT)
             x_BTF = self._x_NF[rows_BT.to(self._x_NF.device)].to(self.device, non_blocking=True)
             y_BT = self._label_N[rows_BT.to(self.device)]
             yield (x_BTF, y_BT, torch.from_numpy(labelled_BT).to(self.device)), int(labelled_BT.sum())
+
+    def batch_rows(self, number: int, position: int) -> Rows:
+        """The rows of batch `position` (from 0) of epoch `number`, as the dataset numbers them."""
+        return next(self._batches(number, skip=position))
+
+    def _batches(self, number: int, *, skip: int) -> Iterator[Rows]:
+        order_S = np.random.default_rng([self.seed, number]).permutation(len(self.sequences))
+        return islice(batches(self.sequences, size=self.size, order=order_S), skip, None)

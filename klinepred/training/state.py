@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from klinepred.model.lstm import Network
 from klinepred.settings import TrainSettings
 from klinepred.training.average import WeightAverage
-from klinepred.training.precision import Precision
+from klinepred.training.precision import Precision, resolve
 from klinepred.training.step import StepResult
 
 
@@ -27,6 +27,8 @@ class Counters:
         Steps tried and steps that changed the weights, over the whole run.
     clipped, in_a_row
         Steps whose gradients were clipped; skipped steps since the last that was not.
+    fallback
+        How the precision fell in this run, in words; empty = it did not.
     loss_sum, labels
         Of the epoch under way: loss times labelled rows, and labelled rows, over steps not skipped.
     best_loss, best_epoch, stale
@@ -39,6 +41,7 @@ class Counters:
     done: int = 0
     clipped: int = 0
     in_a_row: int = 0
+    fallback: str = ""
     loss_sum: float = 0.0
     labels: int = 0
     best_loss: float = math.inf
@@ -47,7 +50,7 @@ class Counters:
 
     @property
     def skipped(self) -> int:
-        """Steps the GradScaler skipped."""
+        """Steps whose gradients were not finite."""
         return self.tried - self.done
 
     @property
@@ -80,14 +83,25 @@ class Counters:
 
 @dataclass
 class State:
-    """Everything that changes while a network learns, but for torch's random state, which `snapshot` adds."""
+    """Everything that changes while a network learns, but for torch's random state, which `snapshot` adds.
+
+    The precision is part of it: it falls where numbers stay infinite and `train.on_overflow` says so.
+    """
 
     network: Network
     average: WeightAverage
     optimiser: torch.optim.AdamW
+    precision: Precision
     scaler: torch.amp.GradScaler
     counters: Counters = field(default_factory=Counters)
     best: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def fall(self, to: Precision, *, train: TrainSettings) -> None:
+        """Go on in another precision, from the weights of the last step that was not skipped."""
+        step = f"{self.precision.name} -> {to.name} at step {self.counters.tried}"
+        self.counters.fallback = f"{self.counters.fallback}, {step}".removeprefix(", ")
+        self.counters.in_a_row = 0
+        self.precision, self.scaler = to, to.scaler(train)
 
     def keep_best(self) -> None:
         """Keep a copy of the averaged weights, on the CPU."""
@@ -101,8 +115,24 @@ def make_state(network: Network, *, train: TrainSettings, precision: Precision) 
         network=network,
         average=WeightAverage(network, decay=train.ema),
         optimiser=torch.optim.AdamW(network.parameters(), lr=train.lr, weight_decay=train.weight_decay),
+        precision=precision,
         scaler=precision.scaler(train),
     )
+
+
+def precision_of(train: TrainSettings, device: torch.device, *, saved: dict[str, Any] | None) -> Precision:
+    """The precision to begin or to go on in: the settings', unless the run had fallen to another under the same ones.
+
+    Errors as `klinepred.training.precision.resolve`.
+    """
+    asked = resolve(train, device)
+    if saved is None or not saved["counters"].get("fallback"):
+        return asked
+    before = saved["pipeline"]["train"]
+    if (before["amp"], before["precision"]) != (train.amp, train.precision):
+        return asked
+    fallen = resolve(train.model_copy(update={"precision": saved["precision"]}), device)
+    return replace(fallen, reason=f"the run has fallen back: {saved['counters']['fallback']}")
 
 
 def snapshot(state: State, *, device: torch.device) -> dict[str, Any]:
@@ -112,6 +142,7 @@ def snapshot(state: State, *, device: torch.device) -> dict[str, Any]:
         "average": state.average.network.state_dict(),
         "optimiser": state.optimiser.state_dict(),
         "scaler": state.scaler.state_dict(),
+        "precision": state.precision.name,
         "counters": asdict(state.counters),
         "best": state.best,
         "rng": torch.get_rng_state(),
@@ -134,7 +165,14 @@ def restore(state: State, saved: dict[str, Any], *, train: TrainSettings, device
         remarks.append(f"the checkpoint has no state of a GradScaler: the loss scale starts afresh at {_scale(state)}")
     elif saved["scaler"]:
         remarks.append("the checkpoint's loss scale is not needed in this precision and was left out")
+    if saved["precision"] != state.precision.name:
+        now = state.precision
+        remarks.append(f"until here the run was in {saved['precision']}, it goes on in {now.name}: {now.reason}")
     state.counters = Counters(**saved["counters"])
+    if state.counters.fallback:
+        remarks.append(
+            f"gradients overflowed earlier in this run: {state.counters.fallback}; it goes on in {state.precision.name}"
+        )
     state.best = dict(saved["best"])
     torch.set_rng_state(saved["rng"])
     if device.type == "cuda" and saved["rng_cuda"] is not None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from klinepred.errors import TrainingError
 from klinepred.settings import TrainSettings
 from klinepred.training.loss import row_loss
 from klinepred.training.precision import Precision
@@ -29,7 +28,7 @@ class StepResult:
     clipped
         Whether clipping changed a gradient.
     skipped
-        Whether the GradScaler found a gradient that is not finite and left the weights alone.
+        Whether a gradient was not finite: the weights were left alone, with or without a scaler.
     scale
         Loss scale the step was taken with; 1 without scaler.
     """
@@ -75,11 +74,6 @@ def take_step(
         Levels of the network's outputs beside the expected value.
     watch
         Called with the network between `unscale_` and clipping, when the true gradients are there.
-
-    Raises
-    ------
-    TrainingError
-        A gradient is not finite and no scaler is on that could skip the step; the weights are as they were.
     """
     x_BTF, y_BT, labelled_BT = batch
     with precision.autocast():
@@ -91,17 +85,13 @@ def take_step(
     if watch is not None:
         watch(network)
     norm, clipped = clip_gradients(network, train)
-    if not scaler.is_enabled() and not norm < float("inf"):
-        raise TrainingError(
-            "gradients",
-            expected="finite numbers",
-            got=f"norm {norm} at a loss of {loss.item():g} in {precision.name}",
-            do="lower --set train.lr, or resume from the last checkpoint with a lower one",
-        )
-    scaler.step(optimiser)
     scale = scaler.get_scale()
+    if not scaler.is_enabled() and not norm < float("inf"):
+        return StepResult(loss.item(), norm, clipped=False, skipped=True, scale=scale)
+    scaler.step(optimiser)
     scaler.update()
-    return StepResult(loss.item(), norm, clipped, skipped=scaler.get_scale() < scale, scale=scale)
+    skipped = scaler.get_scale() < scale
+    return StepResult(loss.item(), norm, clipped and not skipped, skipped=skipped, scale=scale)
 
 
 def clip_gradients(network: nn.Module, train: TrainSettings) -> tuple[float, bool]:

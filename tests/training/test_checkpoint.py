@@ -143,7 +143,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     state, run = {"x": torch.zeros(100_000)}, Pipeline(name="p")
-    save_checkpoint(Path(sys.argv[1]), state, data="", run=run, run_id="", precision="")
+    save_checkpoint(Path(sys.argv[1]), state, data="", run=run, origin={})
 except TrainingError as error:
     sys.exit(str(error))
 """
@@ -161,7 +161,7 @@ def test_a_run_is_found_by_name_id_path_or_as_the_last(tmp_path: Path) -> None:
         find_checkpoint(space, "last")
     folder = checkpoint_folder(space)
     for number, name in enumerate(("demo-20260101-000000-aaaabbbb", "demo-20260102-000000-ccccdddd")):
-        save_checkpoint(folder / f"{name}.pt", {}, data="", run=tiny_pipeline(), run_id="", precision="")
+        save_checkpoint(folder / f"{name}.pt", {}, data="", run=tiny_pipeline(), origin={})
         os.utime(folder / f"{name}.pt", (number + 1, number + 1))
     first, second = sorted(folder.glob("*.pt"))
     assert find_checkpoint(space, "last") == second

@@ -126,16 +126,6 @@ def test_skipped_steps_advance_neither_the_schedule_nor_the_average(data: Datase
     assert memory.series("skipped_steps")[-1] == skipped[-1]
 
 
-def test_a_scale_that_never_recovers_ends_the_run(data: Dataset) -> None:
-    poisoned = tiny_dataset()
-    poisoned.x_NF[:] = np.nan
-    memory = Memory()
-    train = TRAIN.model_copy(update={"precision": "fp16", "epochs": 9})
-    with pytest.raises(TrainingError, match="skipped steps in a row"):
-        fit(poisoned, train, tracker=memory)
-    assert memory.status == "FAILED"
-
-
 def test_more_epochs_may_be_added_to_a_finished_run(data: Dataset, tmp_path: Path) -> None:
     whole = TRAIN.model_copy(update={"epochs": 4, "schedule": "constant"})
     half = whole.model_copy(update={"epochs": 2})

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -9,10 +13,11 @@ from torch import nn
 from klinepred.errors import UsageError
 from klinepred.settings import TrainSettings
 from klinepred.training import precision as room
-from klinepred.training.precision import choose_device, cpu_remark, resolve, why_no_cuda
+from klinepred.training.precision import choose_device, cpu_remark, lower, resolve, why_no_cuda
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
+BACKENDS: Any = torch.backends  # its newer switches are not in the types
 
 
 def test_plain_training_is_fp32_without_autocast_or_scaler() -> None:
@@ -51,23 +56,62 @@ def test_measuring_leaves_the_random_state_alone() -> None:
     assert torch.equal(torch.rand(3), want)
 
 
+def pretend_card(monkeypatch: pytest.MonkeyPatch, *, native: bool) -> None:
+    """Answer questions about a CUDA card as one with or without native bf16 would; all of them emulate it."""
+
+    def supported(including_emulation: bool = True) -> bool:
+        return native or including_emulation
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "some card")
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+
+
 @pytest.mark.parametrize(
-    ("wanted", "capability", "name", "scaled"),
+    ("wanted", "native", "name", "scaled"),
     [
-        ("auto", (9, 0), "fp16", True),
-        ("bf16", (9, 0), "bf16", False),
-        ("bf16", (7, 5), "fp16", True),
-        ("fp16", (7, 5), "fp16", True),
+        ("auto", True, "fp16", True),
+        ("auto", False, "fp16", True),
+        ("bf16", True, "bf16", False),
+        ("bf16", False, "fp16", True),
+        ("fp16", False, "fp16", True),
     ],
 )
 def test_amp_on_cuda_is_fp16_with_a_scaler_and_bf16_only_where_native(
-    wanted: str, capability: tuple[int, int], name: str, scaled: bool, monkeypatch: pytest.MonkeyPatch
+    wanted: str, native: bool, name: str, scaled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "some card")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    pretend_card(monkeypatch, native=native)
     found = resolve(TrainSettings.model_validate({"amp": True, "precision": wanted}), CUDA)
-    assert (found.name, found.scaled) == (name, scaled)
+    assert (found.name, found.scaled, found.device) == (name, scaled, "cuda")
     assert bool(found.remarks) == (wanted == "bf16" and name == "fp16")
+    assert found.dtype == {"fp16": torch.float16, "bf16": torch.bfloat16}[name]
+
+
+@pytest.mark.parametrize(("native", "want"), [(True, ["bf16", "fp32"]), (False, ["fp32"])])
+def test_the_way_down_on_cuda_leaves_out_emulated_bf16(
+    native: bool, want: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_card(monkeypatch, native=native)
+    train = TrainSettings(amp=True)
+    rung, names = lower(resolve(train, CUDA), train, CUDA), []
+    while rung is not None:
+        names.append(rung.name)
+        assert not rung.scaled
+        rung = lower(rung, train, CUDA)
+    assert names == want
+
+
+def test_the_way_down_on_a_cpu_is_fp16_bf16_fp32() -> None:
+    train = TrainSettings(precision="fp16")
+    second = lower(resolve(train, CPU), train, CPU)
+    assert second is not None
+    third = lower(second, train, CPU)
+    assert third is not None
+    assert (second.name, second.native_lstm, third.name, third.reason) == (
+        *("bf16", False, "fp32"),
+        "fallen back from bf16",
+    )
+    assert lower(third, train, CPU) is None
 
 
 def test_fp16_runs_an_lstm_on_the_cpu_and_gives_onednn_back() -> None:
@@ -84,14 +128,55 @@ def test_fp16_runs_an_lstm_on_the_cpu_and_gives_onednn_back() -> None:
     torch.testing.assert_close(half_BTH.float(), exact_BTH, atol=2e-3, rtol=0.0)
 
 
-def test_tf32_is_off_while_training_and_as_before_afterwards() -> None:
-    before = torch.backends.cudnn.allow_tf32
+@pytest.fixture
+def _switches_back() -> Iterator[None]:
+    yield
+    BACKENDS.fp32_precision = "none"
+    torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = True
+    torch.set_float32_matmul_precision("highest")
+
+
+def products() -> list[str]:
+    """How float32 products are computed: on CUDA by matmul, RNN, convolution; on the CPU by matmul."""
+    return [
+        BACKENDS.cuda.matmul.fp32_precision,
+        BACKENDS.cudnn.rnn.fp32_precision,
+        BACKENDS.cudnn.conv.fp32_precision,
+        BACKENDS.mkldnn.matmul.fp32_precision,
+    ]
+
+
+@pytest.mark.usefixtures("_switches_back")
+@pytest.mark.parametrize("spoil", ["old", "new", "medium"])
+def test_tf32_is_off_while_training_whatever_was_set_and_as_before_afterwards(spoil: str) -> None:
+    if spoil == "old":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    elif spoil == "new":
+        BACKENDS.fp32_precision = "tf32"
+    else:
+        torch.set_float32_matmul_precision("medium")
+    before = products()
     with resolve(TrainSettings(), CPU).applied():
-        assert not torch.backends.cudnn.allow_tf32
-        assert not torch.backends.cuda.matmul.allow_tf32
-    assert torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = before
+        assert products() == ["ieee"] * 4
+    assert products() == before
+    if spoil == "old":
+        assert torch.backends.cudnn.allow_tf32
+    with pytest.raises(ZeroDivisionError), resolve(TrainSettings(), CPU).applied():
+        raise ZeroDivisionError
+    assert products() == before
+
+
+@pytest.mark.usefixtures("_switches_back")
+def test_tf32_is_on_only_where_it_was_asked_for() -> None:
+    found = resolve(TrainSettings(tf32=True), CUDA)
+    assert (found.name, found.tf32) == ("fp32", True)
+    with found.applied():
+        assert products() == ["tf32", "tf32", "tf32", "ieee"]
+    on_cpu = resolve(TrainSettings(tf32=True), CPU)
+    assert not on_cpu.tf32
+    assert on_cpu.remarks == ("train.tf32 is ignored: there is none on a cpu",)
+    assert not resolve(TrainSettings(), CUDA).tf32
 
 
 def test_scaler_settings_arrive() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -20,27 +22,55 @@ def recorder(memory: Memory, network: nn.Module, *, log_every: int = 1) -> Fligh
     return FlightRecorder(memory, network, train=TrainSettings(log_every=log_every), device=CPU)
 
 
+def record(memory: Memory, network: nn.Module, *, scale: float = 1.0, **options: Any) -> dict[str, float]:
+    """Metrics of one record of `network`, whose gradients are there; `options` change the step's result."""
+    flight = recorder(memory, network)
+    flight.watch(network, scaler=torch.amp.GradScaler("cpu", init_scale=scale, enabled=scale != 1.0))
+    step = StepResult(1.0, 2.0, clipped=False, skipped=False, scale=scale)
+    counters = Counters(tried=1, done=1)
+    options.get("move", lambda: None)()
+    flight.record(step, counters, network=network, lr=0.1, pace=Pace(), scaled=scale != 1.0)
+    flight.flush()
+    return {metric.name: metric.value for metric in memory.metrics}
+
+
 def test_zero_and_non_finite_entries_are_counted_by_layer() -> None:
     network = nn.ModuleDict({"lstm": nn.LSTM(1, 1, 2), "head": nn.Linear(3, 1)})
     for weight in network.parameters():
         weight.grad = torch.ones_like(weight)
     network["head"].weight.grad = torch.tensor([[0.0, float("inf"), float("nan")]])  # and a bias of 1
     network["lstm"].weight_hh_l1.grad = torch.zeros(4, 1)  # 4 of the 16 entries of layer 1
-    memory = Memory()
-    flight = recorder(memory, network)
-    flight.watch(network)
-    counters = Counters(tried=1, done=1)
-    flight.record(
-        StepResult(1.0, 2.0, clipped=False, skipped=False, scale=4.0), counters, network=network, lr=0.1, bars_per_s=9.0
-    )
-    flight.flush()
-    got = {metric.name: metric.value for metric in memory.metrics}
+    got = record(Memory(), network, scale=4.0)
     assert got["gradient/zero_share/head"] == 0.25
     assert got["gradient/nonfinite/head"] == 2.0
     assert got["gradient/zero_share/lstm.l0"] == 0.0
     assert got["gradient/zero_share/lstm.l1"] == 0.25
     assert got["gradient/nonfinite/lstm.l1"] == 0.0
     assert (got["step/loss"], got["gradient/norm"], got["amp/loss_scale"], got["step/lr"]) == (1.0, 2.0, 4.0, 0.1)
+
+
+@pytest.mark.parametrize(("scale", "share"), [(1.0, 0.5), (65536.0, 0.25)])
+def test_entries_below_fp16s_normal_range_are_counted_at_the_loss_scale(scale: float, share: float) -> None:
+    network = nn.ModuleDict({"head": nn.Linear(4, 1, bias=False)})
+    # times 2^16: 0, 2^-15 (below 2^-14), 2^-14 (not below), 2^2; as they are, only the last is not below
+    network["head"].weight.grad = torch.tensor([[0.0, -(2.0**-31), 2.0**-30, 2.0**-14]])
+    got = record(Memory(), network, scale=scale)
+    assert got["gradient/zero_share/head"] == 0.25
+    assert got["gradient/subnormal_share/head"] == share
+
+
+def test_the_update_ratio_is_that_of_the_weights_before_and_after() -> None:
+    network = nn.ModuleDict({"head": nn.Linear(2, 1), "skip": nn.Linear(2, 1)})
+    for weight in network.parameters():
+        weight.grad = torch.ones_like(weight)
+        weight.data.fill_(2.0)
+
+    def move() -> None:
+        network.get_parameter("head.weight").data += torch.tensor([[3.0, -4.0]])
+
+    got = record(Memory(), network, move=move)
+    assert got["update/ratio/head"] == pytest.approx(5.0 / 12.0**0.5)
+    assert got["update/ratio/skip"] == 0.0
 
 
 def test_layers_are_named_after_their_parameters() -> None:
@@ -87,8 +117,11 @@ def test_pace_measures_the_last_steps_only() -> None:
     assert (pace.bars_per_s, pace.eta_s(5)) == (0.0, 0.0)
     pace.begin()
     for seconds in (100.0, 1.0, 3.0):
-        now[0] += seconds
+        now[0] += 0.25 * seconds
+        assert pace.ready() == pytest.approx(0.25 * seconds)
+        now[0] += 0.75 * seconds
         pace.end(10)
+    assert pace.loader_share == pytest.approx(0.25)
     assert pace.bars_per_s == pytest.approx(20 / 4)
     assert pace.eta_s(5) == pytest.approx(10.0)
 

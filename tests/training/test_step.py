@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from klinepred.errors import TrainingError
 from klinepred.settings import TrainSettings
 from klinepred.training.precision import Precision, resolve
 from klinepred.training.step import clip_gradients, masked_loss, take_step
@@ -118,20 +117,19 @@ def test_an_overflow_skips_the_step_and_halves_the_scale() -> None:
     assert (result.skipped, result.scale) == (False, 32768.0)
 
 
-def test_without_a_scaler_infinite_gradients_stop_before_the_weights_are_touched() -> None:
+@pytest.mark.parametrize("clip", ["norm", "value"])
+def test_without_a_scaler_infinite_gradients_leave_the_weights_alone_too(clip: str) -> None:
     network = Fixed()
-    train = TrainSettings()
+    train = TrainSettings.model_validate({"clip": clip})
     precision = resolve(train, CPU)
-    with pytest.raises(TrainingError, match="gradients"):
-        take_step(
-            network,
-            torch.optim.AdamW(network.parameters()),
-            precision.scaler(train),
-            batch(float("inf"), 1.0),
-            precision=precision,
-            train=train,
+    optimiser = torch.optim.AdamW(network.parameters())
+    for bad in (float("inf"), float("nan")):
+        result = take_step(
+            network, optimiser, precision.scaler(train), batch(bad, 1.0), precision=precision, train=train
         )
+        assert (result.skipped, result.clipped, result.scale) == (True, False, 1.0)
     assert network.weight.tolist() == [0.0, 0.0]
+    assert not optimiser.state
 
 
 def test_the_loss_is_the_mean_over_labelled_rows_only() -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,10 @@ class Memory(NoTracker):
         self.calls: list[int] = []
         self.status: RunStatus | None = None
         self.folders: dict[str, list[str]] = {}
+        self.tags: dict[str, str] = {}
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        self.tags |= tags
 
     def log_metrics(self, metrics: Any) -> None:
         self.calls.append(len(metrics))

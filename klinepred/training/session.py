@@ -1,0 +1,61 @@
+"""In: what a training was given. Out: `Session`: what the loop works with, from the first step to the last."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from klinepred.dataset.make import Dataset
+from klinepred.settings import TrainSettings
+from klinepred.training.precision import Precision
+from klinepred.training.progress import Progress
+from klinepred.training.rows import TrainRows
+from klinepred.training.saver import Saver
+from klinepred.training.signals import StopRequest
+from klinepred.training.state import State
+from klinepred.training.tracker import Tracker
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the loop works with; only `state` changes, and torch's switches with its precision.
+
+    Attributes
+    ----------
+    switches
+        Holds `state.precision.applied()`.
+    checkpoint
+        Where `save` writes; None = nowhere.
+    """
+
+    data: Dataset
+    rows: TrainRows
+    state: State
+    train: TrainSettings
+    device: torch.device
+    tracker: Tracker
+    progress: Progress
+    stop: StopRequest
+    switches: ExitStack
+    checkpoint: Path | None
+    save: Saver
+
+    def fall(self, to: Precision) -> None:
+        """Go on in precision `to`: state and switches."""
+        self.state.fall(to, train=self.train)
+        self.switches.close()
+        self.switches.enter_context(to.applied())
+
+    @property
+    def planned(self) -> int:
+        """Steps of the whole run."""
+        return self.train.epochs * self.rows.steps
+
+    @property
+    def over(self) -> bool:
+        """Whether the last epoch is done, or patience is out."""
+        counters, train = self.state.counters, self.train
+        return counters.epoch >= train.epochs or bool(train.patience and counters.stale >= train.patience)
