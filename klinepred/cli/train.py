@@ -16,6 +16,11 @@ from klinepred.cli.options import allow_leaks_option, common, pipeline_option, r
 @click.option("--precision", type=click.Choice(["auto", "fp32", "fp16", "bf16"]), help="Force one (implies --amp).")
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs (default: the pipeline's).")
 @click.option("--device", help="cpu, cuda, cuda:1 … (default: cuda where it works).")
+@click.option(
+    "--on-overflow",
+    type=click.Choice(["stop", "fallback"]),
+    help="When gradients stay infinite: end the run (default), or go on in bf16, then fp32.",
+)
 @click.option("--resume", metavar="RUN", help="Continue a run: its id, or the path of a checkpoint.")
 @allow_leaks_option
 @common
@@ -26,6 +31,7 @@ def command(
     precision: str | None,
     epochs: int | None,
     device: str | None,
+    on_overflow: str | None,
     resume: str | None,
     allow_leaks: bool,
     workspace: Path,
@@ -39,7 +45,7 @@ def command(
     until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
-    flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device)
+    flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device, on_overflow=on_overflow)
     run = read_pipeline(pipeline, (*overrides, *flags), space)
 
     from klinepred.cli.progress import TrainingBar
@@ -54,7 +60,14 @@ def command(
     return 0
 
 
-def overrides_of(*, amp: bool, precision: str | None, epochs: int | None, device: str | None = None) -> tuple[str, ...]:
+def overrides_of(
+    *,
+    amp: bool,
+    precision: str | None,
+    epochs: int | None,
+    device: str | None = None,
+    on_overflow: str | None = None,
+) -> tuple[str, ...]:
     """Flags as `--set` overrides, so that the resolved configuration tells the whole truth."""
     out = []
     if amp or precision in ("fp16", "bf16"):
@@ -65,4 +78,6 @@ def overrides_of(*, amp: bool, precision: str | None, epochs: int | None, device
         out.append(f"train.epochs={epochs}")
     if device is not None:
         out.append(f'train.device="{device}"')
+    if on_overflow is not None:
+        out.append(f'train.on_overflow="{on_overflow}"')
     return tuple(out)
