@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
@@ -20,6 +20,14 @@ Typed = Callable[..., tuple[int, str, str]]
 def _no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID", "COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_cache_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Calendars are worked out once for all tests, and by the code that is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KLINEPRED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture
