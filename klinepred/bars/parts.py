@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction
 MONTH: Final = "month"
 GROUP_ROWS: Final = 131_072
 """Rows of a row group: what a reader of few symbols skips or reads at once."""
-AT_ONCE: Final = 2
+AT_ONCE: Final = 4
 """Files written at the same time."""
 
 

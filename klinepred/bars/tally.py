@@ -57,19 +57,17 @@ class Tally:
 
     def add_bars(self, bars: pl.DataFrame) -> None:
         """Good bars: symbol, ts, slot; sorted by symbol and ts."""
-        fresh = (pl.col("symbol") != pl.col("symbol").shift(1)) | (pl.col("slot") != pl.col("slot").shift(1) + 1)
-        runs = (
+        fresh = (
+            (pl.col("symbol") != pl.col("symbol").shift(1)) | (pl.col("slot") != pl.col("slot").shift(1) + 1)
+        ).fill_null(True)
+        edges = (
             bars.lazy()
-            .select("symbol", "ts", "slot", run=fresh.fill_null(True).cum_sum())
-            .group_by("symbol", "run", maintain_order=True)
-            .agg(
-                first=pl.col("slot").first(),
-                last=pl.col("slot").last(),
-                low=pl.col("ts").first(),
-                high=pl.col("ts").last(),
-            )
+            .select("symbol", "ts", "slot", opens=fresh, ends=fresh.shift(-1, fill_value=True))
+            .filter(pl.col("opens") | pl.col("ends"))
             .collect()
         )
+        runs = edges.filter("opens").select("symbol", first="slot", low="ts")
+        runs = runs.hstack(edges.filter("ends").select(last="slot", high="ts"))
         for (symbol,), part in runs.group_by("symbol", maintain_order=True):
             here = self._of(str(symbol))
             here.runs.append(part.select("first", "last").to_numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import polars as pl
@@ -86,20 +87,9 @@ def _spacing(frame: pl.DataFrame) -> pl.DataFrame:
     there), `odd` (short distances that are no multiple of the usual one), `rows`. Symbols with one stamp are left
     out."""
     odd = (pl.col("gap") <= NEAR_S) & (pl.col("gap") % pl.col("gap").first() != 0)
-    same = pl.col("symbol") == pl.col("symbol").shift(1)
-    gaps = pl.concat(
-        part.lazy()
-        .select("symbol", gap=pl.when(same).then(pl.col("ts").diff().dt.total_seconds()))
-        .filter(pl.col("gap") > 0)
-        .group_by("symbol", "gap")
-        .len()
-        .collect()
-        for part in pieces(frame)
-    )
     return (
-        gaps.lazy()
-        .group_by("symbol", "gap")
-        .agg(pl.col("len").sum())
+        _gaps(frame)
+        .lazy()
         .sort("symbol", pl.col("len"), pl.col("gap"), descending=[False, True, False])
         .group_by("symbol", maintain_order=True)
         .agg(
@@ -111,6 +101,33 @@ def _spacing(frame: pl.DataFrame) -> pl.DataFrame:
         )
         .collect()
     )
+
+
+def _gaps(frame: pl.DataFrame) -> pl.DataFrame:
+    """Per symbol each distance of neighbours (`gap`, s, above 0) and how often it is there (`len`); rows sorted."""
+    same = pl.col("symbol") == pl.col("symbol").shift(1)
+    gap = pl.col("ts").diff().dt.total_seconds()
+    # Nearly all are 5 minutes: those are what the others leave of the rows of a symbol, and are not looked at.
+    others = pl.concat(
+        part.lazy()
+        .select("symbol", same=same, gap=gap)
+        .filter(pl.col("same") & pl.col("gap").ne_missing(BAR_S))
+        .group_by("symbol", "gap")
+        .len()
+        .collect()
+        for part in pieces(frame)
+    )
+    others = others.group_by("symbol", "gap").agg(pl.col("len").cast(pl.Int64).sum())
+    pairs = (
+        frame.get_column("symbol").rle().struct.unnest().select(symbol="value", all=pl.col("len").cast(pl.Int64) - 1)
+    )
+    known = others.group_by("symbol").agg(known=pl.col("len").sum())
+    five = (
+        pairs.drop_nulls("symbol")
+        .join(known, on="symbol", how="left")
+        .select("symbol", gap=pl.lit(BAR_S, pl.Int64), len=pl.col("all") - pl.col("known").fill_null(0))
+    )
+    return pl.concat([others.filter(pl.col("gap") > 0), five.filter(pl.col("len") > 0)])
 
 
 def _sort_out(spacing: pl.DataFrame) -> tuple[dict[str, int], dict[str, str]]:
@@ -139,13 +156,24 @@ def _sort_out(spacing: pl.DataFrame) -> tuple[dict[str, int], dict[str, str]]:
     return fine, refused
 
 
+def _distinct(stamps: pl.Series) -> pl.Series:
+    """Each stamp once. Most symbols of a file have the stamps of the one before them: such repeats are passed over."""
+    starts = (stamps < stamps.shift(1)).arg_true().to_list()
+    if len(starts) * 100 > len(stamps):
+        return stamps.unique()
+    edges = [0, *starts, len(stamps)]
+    parts = [stamps.slice(low, high - low) for low, high in pairwise(edges)]
+    fresh = [part for before, part in pairwise(parts) if not part.equals(before)]
+    return pl.concat([parts[0], *fresh]).unique()
+
+
 def look_otherwise(frame: pl.DataFrame, *, clock: Clock, ends: bool) -> str | None:
     """A line for the user when stamps taken for opens look like ends, or the other way round; raw stamps in `frame`.
 
     Rows stamped by their opens come at the open of trading and not at its close; ends the other way round. Where that
     is seen once only, it counts if trading then begins one row late, or ends one row early, as well.
     """
-    stretches, stamps = segments(clock), frame.get_column("ts").unique()
+    stretches, stamps = segments(clock), _distinct(frame.get_column("ts"))
     opens, closes = (stretches.get_column(name).implode() for name in ("open", "close"))
     opening, closing = stamps.is_in(opens), stamps.is_in(closes)
     at_open, at_close = int((opening & ~closing).sum()), int((closing & ~opening).sum())
