@@ -101,7 +101,13 @@ class _Share:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.bars.fuzz.worker", *map(str, words)],
                 cwd=ROOT,
-                env={**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)},
+                env={
+                    **os.environ,
+                    "KLINEPRED_CACHE": "",  # nothing may be written outside the sandbox
+                    "POLARS_MAX_THREADS": "1",
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "PYTHONPATH": str(ROOT),
+                },
                 stdout=subprocess.PIPE,
                 stderr=err,
                 text=True,
