@@ -42,7 +42,7 @@ def list_command(
     logging.getLogger("klinepred.bars").info(
         f"nothing stored yet in {space.data}: run klinepred ingest"
         if version is None
-        else f"{rows.height} symbols, {rows['bars'].sum():,} bars, store version {version}"
+        else f"{rows.height} symbol{'s' * (rows.height != 1)}, {rows['bars'].sum():,} bars, store version {version}"
     )
 
 

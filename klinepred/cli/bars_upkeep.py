@@ -164,9 +164,8 @@ def compact_command(
     rows = [(month.month, month.before, month.after, month.bars, month.version) for month in done]
     write_rows(pl.DataFrame(rows, schema=schema, orient="row"), form=form, output=output)
     version = store_version(space)
-    log.info(
-        "%d months rewritten; %s", len(done), "nothing stored yet" if version is None else f"store version {version}"
-    )
+    where = "nothing stored yet" if version is None else f"store version {version}"
+    log.info("%d month%s rewritten; %s", len(done), "s" * (len(done) != 1), where)
 
 
 @click.command("vacuum", epilog="Example: klinepred bars vacuum --keep-days 90 --dry-run")

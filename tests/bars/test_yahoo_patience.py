@@ -166,6 +166,15 @@ def test_a_broken_answer_is_asked_for_again(yahoo: FakeYahoo, broken: Reply, end
     assert one.frame.height == 78
 
 
+@pytest.mark.parametrize("broken", [Reply(200, "{"), Reply(200, "<html>"), Reply(502, "<html>Bad gateway</html>")])
+def test_an_answer_that_stays_no_json_is_named_so(yahoo: FakeYahoo, broken: Reply) -> None:
+    yahoo.answers["AAPX"] = broken
+    failure = ask("AAPX").failures["AAPX"]
+    assert failure.status == "failed"
+    assert "no JSON: an error page of the server, or cut off" in failure.message
+    assert "JSONDecodeError" not in failure.message
+
+
 def test_a_revision_of_the_past_is_seen_in_the_same_process(yahoo: FakeYahoo) -> None:
     yahoo.answers["AAPX"] = [chart("AAPX", DAY), chart("AAPX", DAY[:-1])]
     assert [ask("AAPX", end=date(2026, 6, 30)).frame.height for _ in range(2)] == [78, 77]

@@ -249,5 +249,7 @@ def _twice(raw: Any, symbol: str) -> tuple[str, ...]:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, ValueError) and type(error).__name__ == "JSONDecodeError":  # of json, or of what requests uses
+        return "an answer that is no JSON: an error page of the server, or cut off"
     lines = str(error).partition(" See https://curl.se")[0].splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
