@@ -40,7 +40,7 @@ class Reader(nn.Module):
         self.slope, self.shift = slope, shift
 
     def forward(self, x_BTF: torch.Tensor) -> torch.Tensor:
-        return self.slope * x_BTF[..., 0] + self.shift
+        return self.slope * x_BTF[..., :1] + self.shift
 
 
 def _split(train_end: date) -> Split:
