@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "features": ("features", "List the 50 features, show their values."),
     "audit": ("audit", "Prove on the stored bars that nothing sees the future."),
     "train": ("train", "Train the LSTM and log the run to MLflow."),
+    "amp-check": ("amp_check", "Try fp32, fp16 and bf16 on a small budget: parity, speed, memory."),
     "evaluate": ("evaluate", "The verdict on the test part, beside naive baselines."),
     "predict": ("predict", "Predict the next bar of every symbol."),
     "models": ("models", "List and show trained models."),

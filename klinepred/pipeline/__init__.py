@@ -2,7 +2,7 @@
 
 from klinepred.pipeline.data import build_dataset, dataset_of
 from klinepred.pipeline.judge import GradedModel, evaluate_model, predict_bars
-from klinepred.pipeline.learn import Trained, audit_model, audit_pipeline, train_model
+from klinepred.pipeline.learn import Trained, audit_model, audit_pipeline, train_model, try_precisions
 from klinepred.pipeline.symbols import choose_symbols
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "evaluate_model",
     "predict_bars",
     "train_model",
+    "try_precisions",
 ]

@@ -1,8 +1,10 @@
-"""In: a pipeline and a workspace. Out: its audit, its training; each can be run alone."""
+"""In: a pipeline and a workspace. Out: its audit, its check of precisions, its training; each can be run alone."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from klinepred.dataset.make import Dataset
     from klinepred.model.bundle import ModelBundle
     from klinepred.training.progress import Progress
+    from klinepred.trial.report import TrialReport
+
+log = logging.getLogger("klinepred.pipeline")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ def train_model(
     from klinepred.training.loop import train
     from klinepred.training.signals import StopRequest
     from klinepred.training.tracking import MlflowTracker
+    from klinepred.trial.passes import untried
 
     checkpoint = find_checkpoint(space, resume) if resume else None
     mlflow = MlflowTracker(space, run)
@@ -61,6 +67,8 @@ def train_model(
     certificate = audit_before_training(space, data)
     if not allow_leaks:
         refuse_leaks(certificate, pipeline=run.name)
+    if checkpoint is None and (line := untried(space, run, data)):
+        log.warning("%s", line)
     tracker = CertifiedTracker(mlflow, certificate, space=space)
     with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
         bundle = train(data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint)
@@ -68,6 +76,36 @@ def train_model(
         name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
         folder = save_bundle(replace(bundle, name=name), space.trained / name)
     return Trained(replace(bundle, name=name), folder, data)
+
+
+def try_precisions(run: Pipeline, space: Workspace, *, steps: int, progress: Progress | None = None) -> TrialReport:
+    """Train a little in every precision, log it to MLflow, and keep what has passed for the next training.
+
+    Raises
+    ------
+    StoreError, DatasetError, TrainingError, UsageError
+        See `build_dataset` and `klinepred.trial.check.check_precisions`.
+    """
+    from klinepred.training.precision import choose_device
+    from klinepred.training.tracking import MlflowTracker
+    from klinepred.trial.check import check_precisions
+    from klinepred.trial.passes import keep_result, subject_of
+
+    tracker = MlflowTracker(space, run)
+    device = choose_device(run.train.device)
+    data = build_dataset(run, space)
+    report = check_precisions(data, run, steps=steps, tracker=tracker, progress=progress)
+    about = {
+        "recommendation": report.advice.precision,
+        "reason": report.advice.reason,
+        "pipeline": run.name,
+        "steps": steps,
+        "run_id": report.run_id,
+        "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    subject = subject_of(data, model=run.model, train=run.train, device=device)
+    keep_result(space, subject, verdicts=report.advice.verdicts, about=about)
+    return report
 
 
 def audit_pipeline(run: Pipeline, space: Workspace) -> Certificate:
