@@ -20,7 +20,7 @@ from klinepred.trial.lane import Lane, Record, make_lane
 from klinepred.trial.measured import Curve, Measured, Trial, Yardstick
 from klinepred.trial.memory import peak_mib
 from klinepred.trial.probe import Likeness
-from klinepred.trial.race import WARMUP, Clock, batches, last_quarter, late_skipped, precisions, race, step_ms
+from klinepred.trial.race import WARMUP, Clock, batches, last_quarter, late_skipped, precisions, race, speedup, step_ms
 from klinepred.trial.watch import Watch, worst
 
 OTHER_ORDER: Final = 1_000_000
@@ -107,7 +107,7 @@ def _run(
     for name in kinds:
         seen = worst(probes.get(name, [])) if name != "fp32" else Likeness(1.0, 0.0, 0.0, 1.0)
         measured[name] = (
-            _measured(records[name], grades[name], base, seen, memory[name])
+            _measured(records[name], grades[name], base, seen, memory[name], speedup(records["fp32"], records[name]))
             if name in records
             else Measured(name, 0, cosine=seen.cosine, error=seen.error, flushed=seen.flushed, scale=seen.scale)
         )
@@ -129,7 +129,14 @@ def _run(
     )
 
 
-def _measured(record: Record, graded: Graded, base: Graded, seen: Likeness, memory: float | None) -> Measured:
+def _measured(
+    record: Record,
+    graded: Graded,
+    base: Graded,
+    seen: Likeness,
+    memory: float | None,
+    speed: tuple[float, float, float],
+) -> Measured:
     diff, p99, flips = differences(graded.bps_V, base.bps_V)
     return Measured(
         record.name,
@@ -143,6 +150,9 @@ def _measured(record: Record, graded: Graded, base: Graded, seen: Likeness, memo
         diff_p99_bps=p99,
         sign_flips=flips,
         step_ms=step_ms(record),
+        speedup=speed[0],
+        speedup_low=speed[1],
+        speedup_high=speed[2],
         peak_mib=memory,
         cosine=seen.cosine,
         error=seen.error,

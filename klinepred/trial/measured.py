@@ -31,6 +31,8 @@ class Measured:
         Share of predictions whose sign differs from fp32's.
     step_ms
         Median wall time of a step, warm-up left out.
+    speedup, speedup_low, speedup_high
+        See `klinepred.trial.race.speedup`; fp32 beside itself is 1.
     peak_mib
         See `klinepred.trial.memory.peak_mib`.
     """
@@ -49,6 +51,9 @@ class Measured:
     diff_p99_bps: float = math.nan
     sign_flips: float = math.nan
     step_ms: float = math.nan
+    speedup: float = math.nan
+    speedup_low: float = math.nan
+    speedup_high: float = math.nan
     peak_mib: float | None = None
     scale: float = math.nan
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from klinepred.trial.report import TrialReport
+from klinepred.trial.rules import COSINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +29,8 @@ def draw_trial(report: TrialReport, path: Path) -> Path:
     for name in sorted(trial.curves, key=lambda name: name != "yardstick"):
         curve = trial.curves[name].losses
         steps = range(1, len(curve) + 1)
-        losses.plot(steps, curve, label=LABELS.get(name, name), color=COLOURS[name], linewidth=1.3)
+        style = "--" if name in ("fp16", "bf16") else "-"  # they lie on fp32's, if all is well
+        losses.plot(steps, curve, label=LABELS.get(name, name), color=COLOURS[name], linestyle=style)
     losses.set(title="Loss of the batch", xlabel="step", ylabel="loss")
     losses.grid(alpha=0.3)
     losses.legend()
@@ -44,8 +46,7 @@ def _angles(axes: Axes, report: TrialReport) -> None:
     for name, seen in report.trial.probes.items():
         at, apart = [step for step, _ in seen], [max(value, least) for _, value in seen]
         axes.plot(at, apart, marker="o", color=COLOURS[name], label=name)
-    limit = 1.0 - report.to_dict()["limits"]["cosine"]
-    axes.axhline(limit, color="firebrick", linestyle=":", label="limit")
+    axes.axhline(1.0 - COSINE, color="firebrick", linestyle=":", label="limit")
     axes.set(title="Gradient beside fp32's, at the same weights", xlabel="step", ylabel="1 - cosine", yscale="log")
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -101,6 +102,21 @@ def step_ms(record: Record) -> float:
     """Median milliseconds of a step, warm-up left out; NaN where none is left."""
     counted = record.seconds[WARMUP:]
     return 1000.0 * statistics.median(counted) if counted else float("nan")
+
+
+def speedup(base: Record, other: Record) -> tuple[float, float, float]:
+    """How many times as fast as `base` the other one is: the median over the steps, and its 95 % interval.
+
+    Each step is compared with the same step of `base`, taken moments away. The interval is that of the sign test
+    (Conover, Practical Nonparametric Statistics, 1999, section 3.2), which asks nothing of the machine's noise. NaN
+    where no step is left after warm-up, or one of both stopped early.
+    """
+    pairs = list(zip(base.seconds[WARMUP:], other.seconds[WARMUP:], strict=False))
+    if not pairs or len(base.seconds) != len(other.seconds):
+        return (float("nan"),) * 3
+    ratios = sorted(first / second for first, second in pairs)
+    out = max(0, math.floor((len(ratios) - 1.96 * math.sqrt(len(ratios))) / 2))
+    return statistics.median(ratios), ratios[out], ratios[-1 - out]
 
 
 def late_skipped(record: Record) -> float:

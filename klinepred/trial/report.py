@@ -24,6 +24,7 @@ FACTS: Final = (
     "diff_p99_bps",
     "sign_flips",
     "step_ms",
+    "speedup",
     "peak_mib",
 )
 LIMITS: Final = {
@@ -66,9 +67,11 @@ class TrialReport:
             "precision": one.name,
             "steps": one.steps,
             "skipped": one.skipped if one.trained else None,
-            **{name: getattr(one, name) for name in FACTS[:-2]},
+            **{name: getattr(one, name) for name in FACTS[:-3]},
             "step_ms": one.step_ms,
-            "speedup": base.step_ms / one.step_ms if one.step_ms else None,
+            "speedup": one.speedup,
+            "speedup_low": one.speedup_low,
+            "speedup_high": one.speedup_high,
             "peak_mib": one.peak_mib,
             "memory_ratio": one.peak_mib / base.peak_mib if one.peak_mib and base.peak_mib else None,
             "verdict": self.advice.verdicts[one.name],

@@ -23,7 +23,7 @@ LOSS: Final = 1e-3
 """Most that validation loss may be worse, as a share: with an information coefficient of 0.05, of which 5-minute bars
 rarely have more, the whole skill is 0.0025 of the loss."""
 FASTER: Final = 1.05
-"""Least gain in speed worth speaking of: medians of interleaved steps repeat to a few percent."""
+"""Least gain in speed worth speaking of, if the interval of the measurement leaves no doubt that there is one."""
 LEANER: Final = 0.9
 """Memory at most this share of fp32's is a reason of its own, if speed does not suffer."""
 
@@ -102,19 +102,21 @@ def advise(base: Measured, others: Sequence[Measured], *, yardstick: Yardstick, 
     sound = [one for one in others if verdicts[one.name] == PARITY]
     against = [f"{name}: {verdict}" for name, verdict in verdicts.items() if verdict not in (PARITY, PROBED)]
     tail = f" ({'; '.join(against)})" if against else ""
-    fast = [one for one in sound if base.step_ms / one.step_ms >= FASTER]
-    lean = [one for one in sound if base.step_ms / one.step_ms > 1.0 / FASTER and _memory(one, base) <= LEANER]
+    fast = [one for one in sound if one.speedup >= FASTER and one.speedup_low > 1.0]
+    lean = [one for one in sound if one.speedup > 1.0 / FASTER and _memory(one, base) <= LEANER]
     if fast or lean:
-        best = min(fast or lean, key=lambda one: one.step_ms)
-        gain = f"{base.step_ms / best.step_ms:.2f} times as fast as fp32"
+        best = max(fast or lean, key=lambda one: one.speedup)
+        gain = f"{best.speedup:.2f} times as fast as fp32"
         memory = _memory(best, base)
         if math.isfinite(memory):
             gain += f" with {memory:.2f} of its memory"
         flags = "--amp" if best.name == amp else f"--precision {best.name}"
         return Advice(best.name, flags, f"{best.name} is {gain}, and nothing tells it from fp32{tail}", verdicts)
     if sound:
-        best = min(sound, key=lambda one: one.step_ms)
-        took = f"{best.name} takes {best.step_ms / base.step_ms:.2f} times as long as fp32"
+        best = max(sound, key=lambda one: one.speedup)
+        took = f"{best.name} is {best.speedup:.2f} times as fast as fp32"
+        if best.speedup_low <= 1.0 <= best.speedup_high:
+            took += f" ({best.speedup_low:.2f} to {best.speedup_high:.2f}: no difference that could be measured)"
         return Advice("fp32", "", f"AMP is not faster here: {took}{tail}", verdicts)
     said = f"no other precision is as good as fp32 here{tail}" if against else "nothing else was trained here"
     return Advice("fp32", "", said, verdicts)
