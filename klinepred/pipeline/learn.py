@@ -87,6 +87,7 @@ def try_precisions(run: Pipeline, space: Workspace, *, steps: int, progress: Pro
         See `build_dataset` and `klinepred.trial.check.check_precisions`.
     """
     from klinepred.training.precision import choose_device
+    from klinepred.training.signals import StopRequest
     from klinepred.training.tracking import MlflowTracker
     from klinepred.trial.check import check_precisions
     from klinepred.trial.passes import keep_result, subject_of
@@ -94,17 +95,18 @@ def try_precisions(run: Pipeline, space: Workspace, *, steps: int, progress: Pro
     tracker = MlflowTracker(space, run)
     device = choose_device(run.train.device)
     data = build_dataset(run, space)
-    report = check_precisions(data, run, steps=steps, tracker=tracker, progress=progress)
-    about = {
-        "recommendation": report.advice.precision,
-        "reason": report.advice.reason,
-        "pipeline": run.name,
-        "steps": steps,
-        "run_id": report.run_id,
-        "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-    }
     subject = subject_of(data, model=run.model, train=run.train, device=device)
-    keep_result(space, subject, verdicts=report.advice.verdicts, about=about)
+    with StopRequest():  # a signal after the last step waits until the result is kept
+        report = check_precisions(data, run, steps=steps, tracker=tracker, progress=progress)
+        about = {
+            "recommendation": report.advice.precision,
+            "reason": report.advice.reason,
+            "pipeline": run.name,
+            "steps": steps,
+            "run_id": report.run_id,
+            "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        keep_result(space, subject, verdicts=report.advice.verdicts, about=about)
     return report
 
 

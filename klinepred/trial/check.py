@@ -11,6 +11,7 @@ import torch
 
 from klinepred.dataset.make import Dataset
 from klinepred.settings import Pipeline
+from klinepred.settings.network import check_network
 from klinepred.training.precision import choose_device, resolve
 from klinepred.training.progress import NoProgress, Progress
 from klinepred.training.signals import StopRequest, TrainingStopped, TrainingTerminated
@@ -50,8 +51,9 @@ def check_precisions(
     TrainingError
         No labelled rows, or not enough memory.
     UsageError
-        The device cannot be used.
+        The device cannot be used, or network, cut and loss do not fit together.
     """
+    check_network(run.model, data.settings, run.train)
     tracker, progress = tracker or NoTracker(), progress or NoProgress()
     device = choose_device(run.train.device)
     with StopRequest() as stop:

@@ -40,7 +40,7 @@ def few_sequences(data: Dataset) -> Dataset:
 
 def grade(network: Network, data: Dataset, *, train: TrainSettings, device: torch.device) -> Graded:
     """Predictions in float32, as the product makes them, and the loss."""
-    score = validate(network, data, kind=train.loss, device=device)
+    score = validate(network, data, kind=train.loss, device=device, quantiles=network.quantiles)
     mask_N = data.mask("validation")
     pred_V = forward_rows(network, data.x_NF, data.part("validation"), device=device)[mask_N]
     return Graded(1e4 * pred_V.astype(np.float64) * data.vol_N[mask_N], score.loss)

@@ -69,7 +69,13 @@ class Lane:
             start = self._now()
             try:
                 result = take_step(
-                    state.network, state.optimiser, state.scaler, batch, precision=self.precision, train=self.train
+                    state.network,
+                    state.optimiser,
+                    state.scaler,
+                    batch,
+                    precision=self.precision,
+                    train=self.train,
+                    quantiles=state.network.quantiles,
                 )
             except TrainingError as error:
                 record.fault = f"step {len(record.losses) + 1}: {error.got}"

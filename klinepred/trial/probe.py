@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from klinepred.errors import TrainingError
+from klinepred.model.lstm import Network
 from klinepred.settings import TrainSettings
 from klinepred.training.precision import Precision
 from klinepred.training.step import take_step
@@ -44,7 +45,7 @@ class Likeness:
 
 
 def gradients(
-    network: nn.Module, batch: Batch, *, precision: Precision, train: TrainSettings
+    network: Network, batch: Batch, *, precision: Precision, train: TrainSettings
 ) -> tuple[list[torch.Tensor] | None, float]:
     """Gradients of all weights, unscaled and not clipped, by the very step that training takes; the loss scale.
 
@@ -60,7 +61,16 @@ def gradients(
     with precision.applied():
         for _ in range(HALVINGS):
             try:
-                result = take_step(network, optimiser, scaler, batch, precision=precision, train=train, watch=watch)
+                result = take_step(
+                    network,
+                    optimiser,
+                    scaler,
+                    batch,
+                    precision=precision,
+                    train=train,
+                    quantiles=network.quantiles,
+                    watch=watch,
+                )
             except TrainingError:
                 break
             if not result.skipped:
@@ -91,7 +101,7 @@ def compare(found: list[torch.Tensor] | None, *, exact: list[torch.Tensor], scal
 
 
 def probe(
-    network: nn.Module,
+    network: Network,
     batch: Batch,
     *,
     exact: list[torch.Tensor],

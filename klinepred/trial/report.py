@@ -60,7 +60,9 @@ class TrialReport:
         other = dict.fromkeys(table[0]) | {"precision": "fp32, other order", "steps": base.steps}
         other |= {"val_loss": stick.val_loss, "diff_bps": stick.diff_bps, "diff_p99_bps": stick.diff_p99_bps}
         other |= {"sign_flips": stick.sign_flips, "verdict": "yardstick"}
-        return pl.DataFrame([clean(row) for row in (*table, other)], infer_schema_length=None)
+        kinds = {"precision": pl.String(), "steps": pl.Int64(), "skipped": pl.Int64(), "verdict": pl.String()}
+        schema = {name: kinds.get(name, pl.Float64()) for name in table[0]}
+        return pl.DataFrame([clean(row) for row in (*table, other)], schema=schema)
 
     def _row(self, one: Measured, base: Measured) -> dict[str, Any]:
         return {
