@@ -35,7 +35,7 @@ def check_precisions(
     tracker: Tracker | None = None,
     progress: Progress | None = None,
 ) -> TrialReport:
-    """Train a little in fp32, fp16 and bf16 from the same weights on the same batches, and say which one to use.
+    """Train a little in every precision of the device, from the same weights on the same batches; say which to use.
 
     The schedule of the learning rate is pressed into `steps`. Nothing of what is learned is kept.
 

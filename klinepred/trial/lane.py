@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from klinepred.errors import TrainingError
 from klinepred.model.lstm import build_network
 from klinepred.settings import ModelSettings, TrainSettings
 from klinepred.training.precision import Precision
@@ -67,20 +66,20 @@ class Lane:
         torch.manual_seed(seed)
         with self.precision.applied():
             start = self._now()
-            try:
-                result = take_step(
-                    state.network,
-                    state.optimiser,
-                    state.scaler,
-                    batch,
-                    precision=self.precision,
-                    train=self.train,
-                    quantiles=state.network.quantiles,
-                )
-            except TrainingError as error:
-                record.fault = f"step {len(record.losses) + 1}: {error.got}"
-                return
-            record.seconds.append(self._now() - start)
+            result = take_step(
+                state.network,
+                state.optimiser,
+                state.scaler,
+                batch,
+                precision=self.precision,
+                train=self.train,
+                quantiles=state.network.quantiles,
+            )
+            seconds = self._now() - start
+        if result.skipped and not state.scaler.is_enabled():
+            record.fault = f"step {len(record.losses) + 1}: gradient norm {result.norm} at a loss of {result.loss:g}"
+            return
+        record.seconds.append(seconds)
         record.losses.append(result.loss)
         record.scales.append(result.scale)
         record.skipped.append(result.skipped)

@@ -99,7 +99,8 @@ def untried(space: Workspace, run: Pipeline, data: Dataset) -> str | None:
     if count <= LARGE:
         return None
     device = choose_device(run.train.device)
-    name = resolve(run.train, device).name
+    precision = resolve(run.train, device)
+    name = "tf32" if precision.name == "fp32" and precision.tf32 else precision.name
     subject = subject_of(data, model=run.model, train=run.train, device=device)
     do = f"try it in minutes first: klinepred amp-check -p {run.name}"
     size = f"{run.model.preset} has {count / 1e6:.1f} million parameters"

@@ -12,7 +12,7 @@ from klinepred.trial.rules import COSINE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS: Final = {"fp32": "#444444", "fp16": "#d95f02", "bf16": "#1b9e77", "yardstick": "#bbbbbb"}
+COLOURS: Final = {"fp32": "#444444", "fp16": "#d95f02", "bf16": "#1b9e77", "tf32": "#7570b3", "yardstick": "#bbbbbb"}
 LABELS: Final = {"yardstick": "fp32, other order"}
 
 
@@ -29,7 +29,7 @@ def draw_trial(report: TrialReport, path: Path) -> Path:
     for name in sorted(trial.curves, key=lambda name: name != "yardstick"):
         curve = trial.curves[name].losses
         steps = range(1, len(curve) + 1)
-        style = "--" if name in ("fp16", "bf16") else "-"  # they lie on fp32's, if all is well
+        style = "-" if name in ("fp32", "yardstick") else "--"  # they lie on fp32's, if all is well
         losses.plot(steps, curve, label=LABELS.get(name, name), color=COLOURS[name], linestyle=style)
     losses.set(title="Loss of the batch", xlabel="step", ylabel="loss")
     losses.grid(alpha=0.3)

@@ -9,7 +9,6 @@ from typing import Final
 import torch
 from torch import nn
 
-from klinepred.errors import TrainingError
 from klinepred.model.lstm import Network
 from klinepred.settings import TrainSettings
 from klinepred.training.precision import Precision
@@ -60,21 +59,20 @@ def gradients(
 
     with precision.applied():
         for _ in range(HALVINGS):
-            try:
-                result = take_step(
-                    network,
-                    optimiser,
-                    scaler,
-                    batch,
-                    precision=precision,
-                    train=train,
-                    quantiles=network.quantiles,
-                    watch=watch,
-                )
-            except TrainingError:
-                break
+            result = take_step(
+                network,
+                optimiser,
+                scaler,
+                batch,
+                precision=precision,
+                train=train,
+                quantiles=network.quantiles,
+                watch=watch,
+            )
             if not result.skipped:
                 return seen, result.scale
+            if not scaler.is_enabled():
+                break
     return None, float("nan")
 
 

@@ -6,13 +6,13 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 
 from klinepred.settings import TrainSettings
-from klinepred.training.precision import Precision, resolve
+from klinepred.training.precision import Precision, native_bf16, resolve
 from klinepred.training.progress import Progress, StepNews
 from klinepred.training.rows import TrainRows
 from klinepred.trial.lane import Lane, Record
@@ -47,11 +47,15 @@ class Clock:
 
 
 def precisions(train: TrainSettings, device: torch.device) -> dict[str, Precision]:
-    """What can be tried on this device, fp32 first; bf16 only where it is native."""
+    """What can be tried on this device, strict fp32 first; TF32 and bf16 only on cards that have them."""
     out: dict[str, Precision] = {}
     for name in NAMES:
         found = resolve(train.model_copy(update={"precision": name, "amp": name != "fp32"}), device)
-        if found.name == name:
+        if name == "fp32":
+            out[name] = replace(found, tf32=False)
+            if device.type == "cuda" and native_bf16(device):  # both came with the same generation of cards
+                out["tf32"] = replace(found, tf32=True)
+        elif found.name == name:
             out[name] = found
     return out
 

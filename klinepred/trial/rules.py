@@ -35,7 +35,7 @@ class Advice:
     Attributes
     ----------
     precision
-        fp32, fp16, bf16; or "none" where fp32 itself cannot be trained.
+        fp32, tf32, fp16, bf16; or "none" where fp32 itself cannot be trained.
     flags
         What to add to `klinepred train`; empty for fp32.
     reason
@@ -110,16 +110,17 @@ def advise(base: Measured, others: Sequence[Measured], *, yardstick: Yardstick, 
         memory = _memory(best, base)
         if math.isfinite(memory):
             gain += f" with {memory:.2f} of its memory"
-        flags = "--amp" if best.name == amp else f"--precision {best.name}"
+        flags = "--set train.tf32=true" if best.name == "tf32" else f"--precision {best.name}"
+        flags = "--amp" if best.name == amp else flags
         return Advice(best.name, flags, f"{best.name} is {gain}, and nothing tells it from fp32{tail}", verdicts)
     if sound:
         best = max(sound, key=lambda one: one.speedup)
         took = f"{best.name} is {best.speedup:.2f} times as fast as fp32"
         if best.speedup_low <= 1.0 <= best.speedup_high:
             took += f" ({best.speedup_low:.2f} to {best.speedup_high:.2f}: no difference that could be measured)"
-        return Advice("fp32", "", f"AMP is not faster here: {took}{tail}", verdicts)
+        return Advice(base.name, "", f"AMP is not faster here: {took}{tail}", verdicts)
     said = f"no other precision is as good as fp32 here{tail}" if against else "nothing else was trained here"
-    return Advice("fp32", "", said, verdicts)
+    return Advice(base.name, "", said, verdicts)
 
 
 def _memory(one: Measured, base: Measured) -> float:

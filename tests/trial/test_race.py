@@ -74,15 +74,17 @@ def test_late_skips_and_late_losses_are_of_the_last_steps() -> None:
     assert math.isnan(last_quarter([]))
 
 
-@pytest.mark.parametrize(("capability", "names"), [((9, 0), ["fp32", "fp16", "bf16"]), ((7, 5), ["fp32", "fp16"])])
-def test_bf16_is_tried_only_where_a_card_has_it(
-    capability: tuple[int, int], names: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("native", "names"), [(True, ["fp32", "tf32", "fp16", "bf16"]), (False, ["fp32", "fp16"])])
+def test_bf16_and_tf32_are_tried_only_where_a_card_has_them(
+    native: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "some card")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr("klinepred.training.precision.native_bf16", lambda _: native)
+    monkeypatch.setattr("klinepred.trial.race.native_bf16", lambda _: native)
     found = precisions(TrainSettings(), torch.device("cuda", 0))
     assert list(found) == names
     assert found["fp16"].scaled
+    assert [kind.tf32 for kind in found.values()] == [name == "tf32" for name in names]
 
 
 def test_on_a_cpu_all_three_can_be_tried() -> None:

@@ -31,6 +31,7 @@ def advice(*others: Measured, base: Measured = BASE, amp: str = "fp16") -> Advic
     [
         ((GOOD,), "fp16", "--amp", "2.00 times as fast as fp32 with 0.60 of its memory"),
         ((GOOD, replace(BF16, speedup=2.5)), "bf16", "--precision bf16", "2.50 times as fast"),
+        ((GOOD, replace(BF16, name="tf32", speedup=2.5)), "tf32", "--set train.tf32=true", "tf32 is 2.50 times"),
         ((replace(GOOD, cosine=0.9), BF16), "bf16", "--precision bf16", "fp16: gradients point elsewhere"),
         ((SLOW,), "fp16", "", "AMP is not faster here: fp16 is 0.70 times"),
         ((replace(GOOD, speedup=1.04, peak_mib=990.0),), "fp32", "", "AMP is not faster here"),
