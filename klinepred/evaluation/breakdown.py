@@ -1,4 +1,4 @@
-"""In: a `Sample`, its profits. Out: the test part by session, by symbol and by month, as small frames."""
+"""In: a `Sample`, its profits. Out: the test part by session, symbol, month and time of day, as small frames."""
 
 # Shapes: M rows of the test part, G groups.
 
@@ -7,9 +7,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from klinepred.dataset.target import WITHIN
 from klinepred.evaluation.money import Money
 from klinepred.evaluation.sample import Sample
 from klinepred.metrics import group_ic
+from klinepred.schema import BAR_US
 
 
 def by_session(sample: Sample, money: tuple[Money, Money]) -> pl.DataFrame:
@@ -32,6 +34,20 @@ def by_symbol(sample: Sample) -> pl.DataFrame:
 def by_month(sample: Sample) -> pl.DataFrame:
     """One row per month of the session: `month` (2026-06), as `_by`."""
     return _by(sample, "month", sample.month_M, sample.months)
+
+
+def by_time(sample: Sample) -> pl.DataFrame:
+    """One row per half hour since the session's first bar: `since_open` (0:30 = the second half hour; `break` = steps
+    across one), as `_by`. A bar counts where it opens."""
+    within_M = sample.kind_M == WITHIN
+    if sample.rows == 0:
+        return _by(sample, "since_open", sample.session_M, ())
+    open_S = np.full(len(sample.sessions), np.iinfo(np.int64).max)
+    np.minimum.at(open_S, sample.session_M[within_M], sample.ts_M[within_M])
+    part_M = np.where(within_M, (sample.ts_M - open_S[sample.session_M]) // (6 * BAR_US), -1)
+    found, code_M = np.unique(part_M, return_inverse=True)
+    names = tuple("break" if part < 0 else f"{part // 2}:{'30' if part % 2 else '00'}" for part in found.tolist())
+    return _by(sample, "since_open", code_M, names)
 
 
 def _by(sample: Sample, column: str, code_M: np.ndarray, names: tuple[str, ...]) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import numpy as np
 
 from klinepred.dataset.target import QUORUM, WITHIN
 from klinepred.evaluation.sample import Sample
+from klinepred.evaluation.significance import deflated_sharpe
 from klinepred.metrics import group_ranks
 from klinepred.schema import BAR_US
 
@@ -40,6 +41,11 @@ class Money:
         `gross_bps` after `cost_bps` a side.
     gross_t
         Mean over standard error of the sessions' gross profits.
+    sharpe
+        Mean over standard deviation of the sessions' net profits, per session.
+    deflated_sharpe
+        Probability that it is truly above what the best of all looks would show by luck; see
+        `klinepred.evaluation.significance.deflated_sharpe`.
     """
 
     entry: str
@@ -50,6 +56,8 @@ class Money:
     net_bps: float
     cost_bps: float
     gross_t: float
+    sharpe: float
+    deflated_sharpe: float
     gross_S: np.ndarray
     net_S: np.ndarray
 
@@ -60,7 +68,7 @@ class Money:
         return table
 
 
-def weigh_money(sample: Sample, *, cost_bps: float) -> tuple[Money, Money]:
+def weigh_money(sample: Sample, *, cost_bps: float, looks: int = 1) -> tuple[Money, Money]:
     """Trade the forecasts within sessions, entered at the close and entered one bar late.
 
     Steps across a break are left out: their return is mostly the jump before the next open, which an order at that
@@ -81,7 +89,7 @@ def weigh_money(sample: Sample, *, cost_bps: float) -> tuple[Money, Money]:
     simple_R = np.expm1(sample.return_M[keep_M])
     session_R, sessions = sample.session_M[keep_M], len(sample.sessions)
     first, second = (
-        _account(entry, held_R, simple_R, follows_R, session_R, sessions, sample.horizon, cost_bps)
+        _account(entry, held_R, simple_R, follows_R, session_R, sessions, sample.horizon, cost_bps, looks)
         for entry, held_R in zip(ENTRIES, (weight_R, late_R), strict=True)
     )
     return first, second
@@ -118,6 +126,7 @@ def _account(
     sessions: int,
     horizon: int,
     cost_bps: float,
+    looks: int,
 ) -> Money:
     if horizon == 1:
         before_R = np.zeros_like(weight_R)
@@ -130,7 +139,7 @@ def _account(
     traded_S = np.bincount(session_R, weights=traded_R, minlength=sessions)
     held, traded, gross = float(np.abs(weight_R).sum()), float(traded_R.sum()), float(gross_S.sum())
     net_S = gross_S - cost_bps * 1e-4 * traded_S
-    spread = float(gross_S.std(ddof=1)) if sessions > 1 else 0.0
+    spread, net_spread = (float(profit_S.std(ddof=1)) if sessions > 1 else 0.0 for profit_S in (gross_S, net_S))
     nan = float("nan")
     return Money(
         entry=entry,
@@ -141,6 +150,8 @@ def _account(
         net_bps=1e4 * float(net_S.sum()) / held if held else nan,
         cost_bps=cost_bps,
         gross_t=float(gross_S.mean()) / spread * sessions**0.5 if spread > 0.0 else nan,
+        sharpe=float(net_S.mean()) / net_spread if net_spread > 0.0 else nan,
+        deflated_sharpe=deflated_sharpe(net_S, looks=looks),
         gross_S=gross_S,
         net_S=net_S,
     )

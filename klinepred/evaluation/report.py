@@ -88,6 +88,7 @@ def render_report(
         parts=[
             ("By symbol", "symbol", evaluation.symbols.to_dicts()),
             ("By month", "month", evaluation.months.to_dicts()),
+            ("By time since the open", "since_open", evaluation.times.to_dicts()),
         ],
         made=[
             ("model", evaluation.model_name or "–"),

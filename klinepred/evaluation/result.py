@@ -14,7 +14,7 @@ from klinepred.evaluation.intervals import IntervalScore
 from klinepred.evaluation.money import Money
 from klinepred.evaluation.rules import Verdict
 from klinepred.evaluation.scores import Score
-from klinepred.evaluation.significance import Estimate
+from klinepred.evaluation.significance import Estimate, level_of
 from klinepred.settings import EvaluateSettings
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
@@ -75,8 +75,12 @@ class Evaluation:
         The 80 % interval and P(up) by kind of step.
     money
         Entered at the close, entered one bar late.
-    sessions, symbols, months
+    sessions, symbols, months, times
         Breakdowns (`klinepred.evaluation.breakdown`).
+    looks
+        Models tried on the same test sessions, this one included.
+    permutation_p
+        See `klinepred.evaluation.permutation`; NaN with fewer than five sessions.
     warnings
         What to mind when reading the numbers.
     """
@@ -95,6 +99,9 @@ class Evaluation:
     sessions: pl.DataFrame
     symbols: pl.DataFrame
     months: pl.DataFrame
+    times: pl.DataFrame
+    looks: int
+    permutation_p: float
     warnings: tuple[str, ...]
     settings: EvaluateSettings
     model_name: str = ""
@@ -118,13 +125,17 @@ class Evaluation:
                 "value": self.ic.value,
                 "se": self.ic.se,
                 "p": self.ic.p_above(),
-                "smallest_detectable": self.ic.detectable,
+                "smallest_detectable": self.ic.detectable_after(self.looks),
+                "looks": self.looks,
+                "level": level_of(self.looks),
+                "p_permutation": self.permutation_p,
             },
             "intervals": [score.to_dict() for score in self.intervals],
             "money": [way.to_dict() for way in self.money],
             "by_session": self.sessions.to_dicts(),
             "by_symbol": self.symbols.to_dicts(),
             "by_month": self.months.to_dicts(),
+            "by_time": self.times.to_dicts(),
             "warnings": list(self.warnings),
             "settings": self.settings.model_dump(mode="json"),
         }
@@ -139,11 +150,13 @@ class Evaluation:
             for name in ("mse", "r2", "ic", "ic_se", "rank_ic", "cs_rank_ic", "hit_rate"):
                 if graded.head is not None:
                     table[f"{prefix}_{name}"] = float(getattr(graded.head, name))
-        table["test_ic_p"], table["test_ic_detectable"] = self.ic.p_above(), self.ic.detectable
+        table["test_ic_p"], table["test_ic_detectable"] = self.ic.p_above(), self.ic.detectable_after(self.looks)
+        table["test_ic_p_permutation"], table["test_looks"] = self.permutation_p, float(self.looks)
         for score in self.intervals[:1]:
-            table["test_coverage80"] = score.coverage
+            table["test_coverage80"], table["test_crps"] = score.coverage, score.crps
+            table["test_crps_without_forecast"] = score.crps_base
         for way, prefix in zip(self.money, ("test", "test_late"), strict=True):
-            for name in ("gross_bps", "net_bps", "break_even_bps", "turnover"):
+            for name in ("gross_bps", "net_bps", "break_even_bps", "turnover", "sharpe", "deflated_sharpe"):
                 table[f"{prefix}_{name}"] = float(getattr(way, name))
         return {name: value for name, value in table.items() if math.isfinite(value)}
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from klinepred.evaluation.significance import LEVEL, Estimate
+from klinepred.evaluation.significance import LEVEL, Estimate, level_of
 
 Verdict = Literal["EDGE", "NO EDGE", "NOT ENOUGH DATA", "SUSPICIOUSLY GOOD"]
 
@@ -34,6 +34,10 @@ class Evidence:
         The same for each kind of step alone, by its name.
     constant
         The forecasts are all equal.
+    looks
+        Models tried on the same test sessions, this one included.
+    leaks
+        The model's leak certificate failed: the checks that did, in words; empty = passed or none was made.
     """
 
     labels: int
@@ -41,16 +45,22 @@ class Evidence:
     ic: Estimate
     by_kind: dict[str, Estimate] = field(default_factory=dict)
     constant: bool = False
+    looks: int = 1
+    leaks: str = ""
 
 
 def decide(evidence: Evidence) -> tuple[Verdict, str]:
     """The verdict and its reason in words (a clause without a full stop).
 
-    In this order: `SUSPICIOUSLY GOOD` if the IC of all steps or of one kind of step is above 0.15 by the test; `NOT
-    ENOUGH DATA` if sessions or labels are too few; `SUSPICIOUSLY GOOD` if the IC is more than 0.15 and above zero by
-    the test; `EDGE` if it is above zero by the test; `NOT ENOUGH DATA` if even an IC of 0.10 could have gone unseen;
-    `NO EDGE`. Every test is one-sided at 2.5 %.
+    In this order: `SUSPICIOUSLY GOOD` if the leak certificate failed, or the IC of all steps or of one kind of step is
+    above 0.15 by the test; `NOT ENOUGH DATA` if sessions or labels are too few; `SUSPICIOUSLY GOOD` if the IC is more
+    than 0.15 and above zero by the test; `EDGE` if it is above zero by the test, deflated for the number of looks; `NOT
+    ENOUGH DATA` if even an IC of 0.10 could have gone unseen; `NO EDGE`. Every test is one-sided at 2.5 %.
     """
+    if evidence.leaks:
+        return "SUSPICIOUSLY GOOD", (
+            f"the leak certificate of this model failed ({evidence.leaks}), so that no number here can be believed"
+        )
     for name, part in {"all steps": evidence.ic, **evidence.by_kind}.items():
         if part.sessions >= LEAST_SUSPECT and part.above(CEILING):
             return "SUSPICIOUSLY GOOD", (
@@ -66,24 +76,28 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
         return "NO EDGE", "the model forecasts the same for every bar"
     size = f"an IC of {evidence.ic.value:.3f} ± {evidence.ic.se:.3f} over {evidence.sessions} test sessions"
     chance = evidence.ic.p_above()
+    many = (
+        f", the best of {evidence.looks} looks needs p < {level_of(evidence.looks):.4f}" if evidence.looks > 1 else ""
+    )
     if evidence.ic.above() and evidence.ic.value > CEILING:
         return "SUSPICIOUSLY GOOD", (
             f"{size} is more than {CEILING:g}, which 5-minute bars have not honestly shown; look for a leak and for"
             " bid-ask bounce first"
         )
-    if evidence.ic.above():
+    if evidence.ic.above(looks=evidence.looks):
         within = evidence.by_kind.get("within-session", evidence.ic)
         alone = f", but within sessions alone it is {within.value:.3f} ± {within.se:.3f} and not above zero"
-        return "EDGE", f"{size} is above zero ({_p(chance)} one-sided){'' if within.above() else alone}"
-    if not evidence.ic.detectable <= PLAUSIBLE:
+        return "EDGE", f"{size} is above zero ({_p(chance)} one-sided{many}){'' if within.above() else alone}"
+    detectable = evidence.ic.detectable_after(evidence.looks)
+    if not detectable <= PLAUSIBLE:
         return "NOT ENOUGH DATA", (
-            f"{size} is not above zero, but this sample could not have shown one below {evidence.ic.detectable:.3f}"
-            if math.isfinite(evidence.ic.detectable)
+            f"{size} is not above zero{many}, but this sample could not have shown one below {detectable:.3f}"
+            if math.isfinite(detectable)
             else "the IC of this sample, or its error, is not defined"
         )
     return "NO EDGE", (
-        f"{size} is not above zero at the {LEVEL:.1%} level ({_p(chance)} one-sided); this sample would have shown one"
-        f" of {evidence.ic.detectable:.3f}"
+        f"{size} is not above zero at the {LEVEL:.1%} level ({_p(chance)} one-sided{many}); this sample would have"
+        f" shown one of {detectable:.3f}"
     )
 
 

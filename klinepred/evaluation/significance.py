@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -47,20 +48,66 @@ class Estimate:
             return 0.0 if self.value > limit else 1.0
         return student_tail((self.value - limit) / self.se, df=self.sessions - 1)
 
-    def above(self, limit: float = 0.0) -> bool:
-        """Whether it lies above `limit` at the level of the verdict; an undefined value does not."""
-        return self.p_above(limit) < LEVEL
+    def above(self, limit: float = 0.0, *, looks: int = 1) -> bool:
+        """Whether it lies above `limit` at the level of the verdict; an undefined value does not.
+
+        Parameters
+        ----------
+        looks
+            How many models were tried on the same sessions, this one included; see `level_of`.
+        """
+        return self.p_above(limit) < level_of(looks)
 
     @property
     def detectable(self) -> float:
+        """`detectable_after` one look."""
+        return self.detectable_after(1)
+
+    def detectable_after(self, looks: int) -> float:
         """Smallest true value that the test finds with probability `POWER`; NaN where the error is not known."""
         if not math.isfinite(self.se) or self.sessions < 2:
             return float("nan")
         df = self.sessions - 1
-        return (student_quantile(1.0 - LEVEL, df=df) + student_quantile(POWER, df=df)) * self.se
+        return (student_quantile(1.0 - level_of(looks), df=df) + student_quantile(POWER, df=df)) * self.se
 
 
 UNDEFINED: Final = Estimate(value=float("nan"), se=float("nan"), sessions=0)
+
+
+def level_of(looks: int) -> float:
+    """The one-sided level of one test of `looks`, so that all together err with probability `LEVEL` at most.
+
+    Source: Sidak (1967), Rectangular Confidence Regions for the Means of Multivariate Normal Distributions; for looks
+    that agree with each other, as runs of one pipeline do, it is stricter than it need be.
+    """
+    return -math.expm1(math.log1p(-LEVEL) / max(1, looks))
+
+
+def deflated_sharpe(profit_S: np.ndarray, *, looks: int) -> float:
+    """Probability that the Sharpe ratio of the sessions' profits is truly above what the best of `looks` tries without
+    any skill would show; NaN with fewer than three sessions or profits that are all equal.
+
+    The deflated Sharpe ratio of Bailey and Lopez de Prado (2014), with skew and kurtosis of the profits; the spread of
+    Sharpe ratios over tries is taken as that of a ratio of zero, 1 / sqrt(S - 1).
+    """
+    count = profit_S.size
+    spread = float(profit_S.std(ddof=1)) if count > 2 else 0.0
+    if not spread > 0.0:
+        return float("nan")
+    sharpe = float(profit_S.mean()) / spread
+    normal_S = (profit_S - profit_S.mean()) / profit_S.std()
+    skew, kurtosis = float((normal_S**3).mean()), float((normal_S**4).mean())
+    tries = max(1, looks)
+    gauss = NormalDist()
+    best = 0.0
+    if tries > 1:
+        euler = 0.5772156649015329
+        expected = (1.0 - euler) * gauss.inv_cdf(1.0 - 1.0 / tries) + euler * gauss.inv_cdf(
+            1.0 - 1.0 / (tries * math.e)
+        )
+        best = expected / math.sqrt(count - 1)
+    variance = 1.0 - skew * sharpe + (kurtosis - 1.0) / 4.0 * sharpe**2
+    return gauss.cdf((sharpe - best) * math.sqrt((count - 1) / max(variance, 1e-12)))
 
 
 def draw_sessions(sessions: int, *, repeats: int, seed: int) -> np.ndarray:

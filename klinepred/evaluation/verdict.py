@@ -15,9 +15,10 @@ import polars as pl
 from klinepred.bars.hindsight import SURVIVORS, caution
 from klinepred.errors import ModelError
 from klinepred.evaluation.baselines import Baseline, feature_columns, fit_baselines
-from klinepred.evaluation.breakdown import by_month, by_session, by_symbol
-from klinepred.evaluation.intervals import IntervalScore, score_intervals
+from klinepred.evaluation.breakdown import by_month, by_session, by_symbol, by_time
+from klinepred.evaluation.intervals import IntervalScore, score_distribution, score_intervals
 from klinepred.evaluation.money import Money, weigh_money
+from klinepred.evaluation.permutation import permutation_p
 from klinepred.evaluation.result import Evaluation, Graded
 from klinepred.evaluation.rules import Evidence, Verdict, decide
 from klinepred.evaluation.sample import Sample, take_sample
@@ -36,7 +37,10 @@ log = logging.getLogger("klinepred.evaluation")
 DEFAULTS: Final = EvaluateSettings()
 RIVALS: Final = ("ridge", "hgb")
 """Baselines that the sentence compares the model with."""
-LOOKS: Final = "each further look at this test part makes a lucky pass more likely; that is not corrected for here"
+LOOKS: Final = (
+    "each look at this test part makes a lucky pass more likely: finished runs of the pipeline are counted and"
+    " corrected for, looks elsewhere are not"
+)
 
 
 def evaluate(
@@ -45,6 +49,7 @@ def evaluate(
     *,
     settings: EvaluateSettings = DEFAULTS,
     simulated: Collection[str] | None = None,
+    looks: int = 1,
 ) -> Evaluation:
     """Grade the model and the baselines on the test part, once, and say what that is worth.
 
@@ -56,6 +61,8 @@ def evaluate(
     simulated
         Symbols of a simulated market: no hindsight can have chosen them. Default: all, if the model's pipeline takes
         its bars from there, else none.
+    looks
+        Models tried on the same test sessions, this one included: the level of the verdict is deflated by them.
 
     Raises
     ------
@@ -82,11 +89,27 @@ def evaluate(
     kind_M = sample.kind_M
     lo_M, hi_M = bundle.calibration.interval(sample.pred_M, kind_M)
     up_M = bundle.calibration.p_up(sample.pred_M, kind_M)
-    intervals = score_intervals(sample, lo_M=lo_M, hi_M=hi_M, up_M=up_M)
+    crps_M2 = score_distribution(sample, bundle.calibration)
+    intervals = score_intervals(sample, lo_M=lo_M, hi_M=hi_M, up_M=up_M, crps_M2=crps_M2)
     if simulated is None:
         simulated = bundle.universe if bundle.pipeline.get("data", {}).get("source") == "simulate" else ()
     hindsight = caution(data.spans().filter(~pl.col("symbol").is_in(list(simulated))))
-    return judge(sample, baselines, intervals=intervals, settings=settings, hindsight=hindsight, name=bundle.name)
+    return judge(
+        sample,
+        baselines,
+        intervals=intervals,
+        settings=settings,
+        hindsight=hindsight,
+        name=bundle.name,
+        looks=looks,
+        leaks=failed_checks(bundle),
+    )
+
+
+def failed_checks(bundle: ModelBundle) -> str:
+    """What a failed leak certificate of a model says; empty where it passed, or there is none."""
+    text = str(bundle.provenance.get("leak_certificate", ""))
+    return (text.removeprefix("failed").strip(" :()") or "see its run") if text.startswith("failed") else ""
 
 
 def judge(
@@ -97,10 +120,13 @@ def judge(
     settings: EvaluateSettings = DEFAULTS,
     hindsight: Sequence[str] = (SURVIVORS,),
     name: str = "",
+    looks: int = 1,
+    leaks: str = "",
 ) -> Evaluation:
     """The verdict on forecasts given as plain arrays; no network, no dataset. Deterministic for given settings.
 
-    `hindsight` says what is known of the choice of the symbols; it goes into the warnings.
+    `hindsight` says what is known of the choice of the symbols; it goes into the warnings. `looks` and `leaks` are as
+    in `klinepred.evaluation.rules.Evidence`.
     """
     sessions = len(sample.sessions)
     scored: dict[str, Scored] = {}
@@ -118,9 +144,11 @@ def judge(
         ic=ic,
         by_kind={steps: part for steps, part in estimates.items() if steps != "all"},
         constant=bool(sample.rows and np.ptp(sample.pred_M) == 0.0),
+        looks=max(1, looks),
+        leaks=leaks,
     )
     verdict, reason = decide(evidence)
-    money = weigh_money(sample, cost_bps=settings.cost_bps)
+    money = weigh_money(sample, cost_bps=settings.cost_bps, looks=evidence.looks)
     return Evaluation(
         verdict=verdict,
         sentence=_sentence(verdict, reason, rivals, money, constant=evidence.constant or not sample.rows),
@@ -136,6 +164,9 @@ def judge(
         sessions=by_session(sample, money),
         symbols=by_symbol(sample),
         months=by_month(sample),
+        times=by_time(sample),
+        looks=evidence.looks,
+        permutation_p=permutation_p(sample, seed=settings.seed) if sample.rows else float("nan"),
         warnings=(
             *_bounce(model, rivals, {baseline.name: baseline for baseline in baselines}),
             *hindsight,

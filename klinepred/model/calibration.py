@@ -59,6 +59,16 @@ class Calibration:
                 lo_N[here_N], hi_N[here_N] = middle + kind.lo, middle + kind.hi
         return lo_N, hi_N
 
+    def quantile(self, pred_N: np.ndarray, kind_N: np.ndarray, *, level: float) -> np.ndarray:
+        """The raw return [N] that is not exceeded with probability `level`; NaN for a kind that could not be
+        calibrated."""
+        out_N = np.full(pred_N.size, np.nan)
+        for code, kind in enumerate(self.kinds):
+            if kind is not None:
+                here_N = kind_N == code
+                out_N[here_N] = kind.slope * pred_N[here_N].astype(np.float64) + np.interp(level, GRID, kind.residual_Q)
+        return out_N
+
     def p_up(self, pred_N: np.ndarray, kind_N: np.ndarray) -> np.ndarray:
         """Probability [N] that the raw return is above zero; NaN for a kind that could not be calibrated."""
         up_N = np.full(pred_N.size, np.nan)

@@ -47,12 +47,13 @@ def evaluate_model(
     from klinepred.evaluation.report import write_report
     from klinepred.evaluation.verdict import evaluate
     from klinepred.model.bundle import load_bundle
-    from klinepred.training.review import history_of
+    from klinepred.training.review import count_looks, history_of
 
     bundle = load_bundle(folder)
     _mind_leaks(bundle)
     data = dataset_of(bundle, space, now=now)
-    evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space))
+    looks = count_looks(space, bundle.run_id, test_after=bundle.split.calibration_end.isoformat())
+    evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space), looks=looks)
     report = write_report(
         evaluation,
         folder / "report.html",

@@ -24,6 +24,7 @@ from klinepred.training.progress import EpochNews, NoProgress, Progress, StepNew
 from klinepred.training.recorder import FlightRecorder
 from klinepred.training.rescue import rescue
 from klinepred.training.rows import TrainRows
+from klinepred.training.runs import TEST_AFTER
 from klinepred.training.saver import Saver
 from klinepred.training.schedule import learning_rate
 from klinepred.training.session import Session
@@ -107,7 +108,12 @@ def train(
                 "steps_per_epoch": rows.steps,
                 **{f"rows_{part}": count for part, count in data.counts().items()},
             },
-            tags={"device": device_name(device), "precision": precision.name, "precision_reason": precision.reason},
+            tags={
+                "device": device_name(device),
+                "precision": precision.name,
+                "precision_reason": precision.reason,
+                TEST_AFTER: data.split.calibration_end.isoformat(),
+            },
             resume=saved["run_id"] if saved else None,
         )
         status: RunStatus = "FAILED"

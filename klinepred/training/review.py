@@ -10,7 +10,7 @@ from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import adopt_moved_artifacts, artifact_location
-from klinepred.training.runs import check_store, run_store
+from klinepred.training.runs import TEST_AFTER, check_store, run_store
 
 
 def add_to_run(
@@ -98,6 +98,43 @@ def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str,
     except (MlflowException, TrainingError):
         return {}
     return {name: [(metric.step, metric.value) for metric in curve] for name, curve in curves.items() if curve}
+
+
+def count_looks(space: Workspace, run_id: str, *, test_after: str) -> int:
+    """Finished runs of the experiment of `run_id` whose test part begins on the same day; itself included, 1 at least.
+
+    Members of an ensemble, and folds, are parts of their parent and not counted beside it.
+
+    Parameters
+    ----------
+    test_after
+        The day (2026-05-04) after which the test part begins, as training tags its run.
+
+    Raises
+    ------
+    UsageError, TrainingError
+        See `run_store`; the store cannot be opened.
+    """
+    uri = run_store(space)
+    if not run_id or (uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file()):
+        return 1
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    check_store(uri)
+    client = MlflowClient(tracking_uri=uri)
+    wanted = f"attributes.status = 'FINISHED' and tags.{TEST_AFTER} = '{test_after}'"
+    found, token = {run_id}, None
+    try:
+        home = client.get_run(run_id).info.experiment_id
+        while True:
+            runs = client.search_runs([home], wanted, max_results=1000, page_token=token)
+            found |= {run.info.run_id for run in runs if "mlflow.parentRunId" not in run.data.tags}
+            token = runs.token
+            if not token:
+                return len(found)
+    except MlflowException:
+        return 1
 
 
 def tags_of_runs(space: Workspace, name: str) -> dict[str, str]:

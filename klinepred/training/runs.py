@@ -6,10 +6,14 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from klinepred.errors import TrainingError, UsageError
 from klinepred.paths import Workspace
+
+TEST_AFTER: Final = "test_after"
+"""Tag of a run: the last day before its test part (2026-05-04)."""
 
 
 def run_store(space: Workspace) -> str:

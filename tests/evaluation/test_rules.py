@@ -38,6 +38,14 @@ def _evidence(ic: float, se: float, *, sessions: int = 20, labels: int = 5000) -
         (replace(_evidence(float("nan"), float("nan")), constant=True), "NO EDGE"),
         (replace(_evidence(0.01, 0.01), by_kind={"across-break": Estimate(0.5, 0.05, 20)}), "SUSPICIOUSLY GOOD"),
         (replace(_evidence(0.01, 0.01), by_kind={"across-break": Estimate(0.2, 0.1, 20)}), "NO EDGE"),
+        # t = 3 with 19 degrees of freedom: p = 0.0037; the best of 6 looks needs 0.0042, of 7 looks 0.0036
+        (replace(_evidence(0.03, 0.01), looks=6), "EDGE"),
+        (replace(_evidence(0.03, 0.01), looks=7), "NO EDGE"),
+        # with an error of 0.023 one look shows 0.079, two hundred show 0.124: what was enough data is not any more
+        (replace(_evidence(0.03, 0.023), looks=1), "NO EDGE"),
+        (replace(_evidence(0.03, 0.023), looks=200), "NOT ENOUGH DATA"),
+        (replace(_evidence(0.03, 0.01), leaks="1 of 108 checks failed"), "SUSPICIOUSLY GOOD"),
+        (replace(_evidence(0.0, 0.01, sessions=3), leaks="1 of 108 checks failed"), "SUSPICIOUSLY GOOD"),
         (Evidence(labels=0, sessions=0, ic=Estimate(float("nan"), float("nan"), 0)), "NOT ENOUGH DATA"),
     ],
 )

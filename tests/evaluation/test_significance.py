@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from klinepred.evaluation.significance import (
+    LEVEL,
     Estimate,
     correlation,
     correlation_repeats,
     correlation_sums,
+    deflated_sharpe,
     draw_sessions,
     estimate,
+    level_of,
     ratio_repeats,
     student_quantile,
     student_tail,
@@ -100,3 +105,35 @@ def test_an_undefined_value_is_never_above_anything() -> None:
         assert np.isnan(bad.p_above())
     assert Estimate(0.5, 0.0, 20).above()
     assert not Estimate(0.0, 0.0, 20).above()
+
+
+def test_the_level_of_many_looks_leaves_the_same_chance_of_one_lucky_pass() -> None:
+    assert level_of(1) == pytest.approx(LEVEL, rel=1e-12)
+    assert level_of(0) == level_of(1)
+    for looks in (2, 10, 500):
+        assert 1.0 - (1.0 - level_of(looks)) ** looks == pytest.approx(LEVEL, rel=1e-9)
+    assert level_of(10) == pytest.approx(0.0025286, abs=1e-7)
+
+
+def test_one_look_deflates_nothing() -> None:
+    """The probabilistic Sharpe ratio of profits with mean 0.1, deviation 1, no skew and kurtosis 1, by hand."""
+    profit = np.tile([1.1, -0.9], 50)  # mean 0.1, population deviation 1, kurtosis 1
+    sharpe = 0.1 / (1.0 * np.sqrt(100 / 99))
+    assert deflated_sharpe(profit, looks=1) == pytest.approx(NormalDist().cdf(sharpe * np.sqrt(99)), rel=1e-12)
+
+
+def test_many_looks_ask_for_what_the_best_of_them_would_show_by_luck() -> None:
+    """The largest of N ratios of noise, simulated, is what the ratio is measured against."""
+    chance = np.random.default_rng(1)
+    draws = chance.standard_normal((400, 50, 250))  # 400 times the best of 50 tries over 250 sessions
+    ratios = draws.mean(axis=2) / draws.std(axis=2, ddof=1)
+    best = float(ratios.max(axis=1).mean())
+    series = chance.standard_normal(250)
+    series = (series - series.mean()) / series.std(ddof=1) + best
+    assert deflated_sharpe(series, looks=50) == pytest.approx(0.5, abs=0.03)
+    assert deflated_sharpe(series, looks=1) > 0.97
+
+
+def test_a_sharpe_ratio_of_nothing_is_not_defined() -> None:
+    for profit in ([], [1.0, 2.0], [0.5] * 10):
+        assert np.isnan(deflated_sharpe(np.array(profit), looks=3))

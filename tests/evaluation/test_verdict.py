@@ -197,13 +197,13 @@ def test_a_simulated_universe_has_no_survivors_and_a_real_one_is_warned_of() -> 
     bundle = _bundle(data, Reader())
     real = evaluate(bundle, data, settings=QUICK).warnings
     assert SURVIVORS in real
-    assert any("further look" in line for line in real)
+    assert any("lucky pass" in line for line in real)
     for found in (
         evaluate(bundle, data, settings=QUICK, simulated=data.universe),
         evaluate(replace(bundle, pipeline={"data": {"source": "simulate"}}), data, settings=QUICK),
     ):
         assert not any("surviv" in line or "chosen" in line for line in found.warnings)
-        assert any("further look" in line for line in found.warnings)
+        assert any("lucky pass" in line for line in found.warnings)
     # what the store knows of its symbols goes before what the pipeline says
     named = evaluate(replace(bundle, pipeline={"data": {"source": "simulate"}}), data, settings=QUICK, simulated=())
     assert named.warnings == real

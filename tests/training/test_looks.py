@@ -1,0 +1,45 @@
+"""In: runs of an experiment. Out: how many of them are looks at one test part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from klinepred.paths import Workspace
+from klinepred.training.review import count_looks
+from klinepred.training.runs import TEST_AFTER
+
+DAY = "2026-05-04"
+
+
+def test_finished_runs_with_the_same_test_part_are_looks(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    space = Workspace(tmp_path)
+    space.mlruns.mkdir(parents=True)
+    client = MlflowClient(tracking_uri=space.tracking_uri)
+    here, there = (client.create_experiment(name) for name in ("klinepred/demo", "klinepred/other"))
+
+    def run(experiment: str, *, day: str = DAY, status: str | None = "FINISHED", **tags: str) -> str:
+        made: str = client.create_run(experiment, tags={TEST_AFTER: day, **tags}).info.run_id
+        if status:
+            client.set_terminated(made, status)
+        return made
+
+    first = run(here)
+    assert count_looks(space, first, test_after=DAY) == 1
+    run(here)
+    assert count_looks(space, first, test_after=DAY) == 2
+    run(here, status="FAILED")
+    run(here, status=None)
+    run(here, day="2026-05-05")
+    run(there)
+    run(here, **{"mlflow.parentRunId": first})
+    assert count_looks(space, first, test_after=DAY) == 2
+    unfinished = run(here, status="KILLED")
+    assert count_looks(space, unfinished, test_after=DAY) == 3, "a run counts itself, whatever became of it"
+
+
+def test_a_model_without_runs_has_one_look(tmp_path: Path) -> None:
+    assert count_looks(Workspace(tmp_path), "", test_after=DAY) == 1
+    assert count_looks(Workspace(tmp_path), "0" * 32, test_after=DAY) == 1
+    assert not (tmp_path / "mlruns").exists()
