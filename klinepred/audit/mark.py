@@ -87,6 +87,9 @@ class CertifiedTracker:
             raise
         return {**origin, TAG: "passed" if sound else ALLOWED}
 
+    def member(self, number: int) -> CertifiedTracker:
+        return CertifiedTracker(self._tracker.member(number), self._certificate, space=self._space)
+
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
         self._tracker.log_metrics(metrics)
 

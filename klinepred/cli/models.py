@@ -24,6 +24,7 @@ ABOUT = {
     "preset": ("model", "preset"),
     "layers": ("model", "layers"),
     "hidden": ("model", "hidden"),
+    "members": ("members",),
     "precision": ("provenance", "precision"),
     "device": ("provenance", "device"),
     "epochs": ("provenance", "epochs"),

@@ -21,11 +21,12 @@ from klinepred.features.custom import assemble
 from klinepred.features.recipe import Recipe
 from klinepred.features.spec import FeatureSet, tell_apart
 from klinepred.model.calibration import Calibration
-from klinepred.model.lstm import Network, build_network
+from klinepred.model.ensemble import AnyNetwork, members_of, network_from
 from klinepred.paths import write_atomic
 from klinepred.settings import DatasetSettings, ModelSettings
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""1: one network, without the options of today's. 2: several networks, told by `members`. Both are read."""
 WEIGHTS: Final = "weights.safetensors"
 TABLE: Final = "bundle.json"
 SEAL: Final = "content_sha256"
@@ -38,7 +39,7 @@ class ModelBundle:
     Attributes
     ----------
     network
-        On the CPU, in eval mode.
+        On the CPU, in eval mode; an ensemble answers with the mean of its members.
     features
         Name of the feature set, its names in order and its fingerprint.
     calendars
@@ -53,7 +54,7 @@ class ModelBundle:
         Fingerprint of each feature; empty in bundles of before there were any.
     """
 
-    network: Network
+    network: AnyNetwork
     model: ModelSettings
     dataset: DatasetSettings
     feature_set: str
@@ -92,6 +93,7 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
     table = {
         "klinepred_bundle": FORMAT,
         "weights_sha256": hashlib.sha256(payload).hexdigest(),
+        "members": len(members_of(bundle.network)),
         "model": bundle.model.model_dump(mode="json"),
         "dataset": bundle.dataset.model_dump(mode="json"),
         "features": {
@@ -155,11 +157,9 @@ def load_bundle(folder: str | Path) -> ModelBundle:
 def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundle:
     model = ModelSettings.model_validate(table["model"])
     features = table["features"]
-    network = build_network(model, inputs=len(features["names"]))
-    network.load_state_dict(load(payload))
-    network.eval()
+    members = table.get("members", 1)
     return ModelBundle(
-        network=network,
+        network=network_from(load(payload), model, inputs=len(features["names"]), members=members),
         model=model,
         dataset=DatasetSettings.model_validate(table["dataset"]),
         feature_set=str(features["set"]),
@@ -245,7 +245,7 @@ def _seal(table: dict[str, Any]) -> str:
 def _foreign(folder: Path, got: str) -> ModelError:
     return ModelError(
         f"model {folder}",
-        expected=f"a folder with {TABLE} and {WEIGHTS} as `klinepred train` writes it, format {FORMAT}",
+        expected=f"a folder with {TABLE} and {WEIGHTS} as `klinepred train` writes it, format 1 to {FORMAT}",
         got=got,
         do="choose one from `klinepred models list`, or train one",
     )

@@ -92,6 +92,10 @@ def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, tr
         Another network or other data, or the order of the data would change in the middle of an epoch.
     """
     before = saved["pipeline"]
+    if "ensemble" in saved:
+        raise _other(
+            "number of networks", f"train.ensemble = {saved['ensemble']}", f"train.ensemble = {train.ensemble}"
+        )
     had, has = (_network(settings) for settings in (ModelSettings.model_validate(before["model"]), model))
     if had != has:
         keys = [key for key in has if had[key] != has[key]]

@@ -17,6 +17,7 @@ from klinepred.model.lstm import build_network, parameter_count
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.settings.network import check_network
 from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
+from klinepred.training.ensemble import train_ensemble
 from klinepred.training.outcome import hand_over, make_bundle
 from klinepred.training.pace import Pace
 from klinepred.training.precision import choose_device, device_name
@@ -49,6 +50,35 @@ def train(
     pipeline: Pipeline | None = None,
     shelve: Callable[[ModelBundle], None] | None = None,
 ) -> ModelBundle:
+    """Train one network, or an ensemble of `train.ensemble`. Parameters and errors as for `train_one`."""
+    check_network(model, data.settings, train)
+    tracker, progress = tracker or NoTracker(), progress or NoProgress()
+    make = partial(train_ensemble, train_one=train_one) if train.ensemble > 1 else train_one
+    return make(
+        data,
+        model,
+        train,
+        tracker=tracker,
+        progress=progress,
+        resume=resume,
+        checkpoint=checkpoint,
+        pipeline=pipeline,
+        shelve=shelve,
+    )
+
+
+def train_one(
+    data: Dataset,
+    model: ModelSettings,
+    train: TrainSettings,
+    *,
+    tracker: Tracker,
+    progress: Progress,
+    resume: Path | None,
+    checkpoint: Path | None,
+    pipeline: Pipeline | None,
+    shelve: Callable[[ModelBundle], None] | None,
+) -> ModelBundle:
     """Train a network; the weights of the best epoch by validation loss go into the bundle.
 
     The same seed gives the same numbers, bit for bit on the CPU; torch's random state is afterwards as it was before.
@@ -79,8 +109,6 @@ def train(
     UsageError
         The device cannot be used, or network, cut and loss do not fit together.
     """
-    check_network(model, data.settings, train)
-    tracker, progress = tracker or NoTracker(), progress or NoProgress()
     named = pipeline or tracker.pipeline
     settings = {"dataset": data.settings, "model": model, "train": train}
     run = (named or Pipeline(name="unnamed")).model_copy(update=settings)
@@ -132,6 +160,7 @@ def train(
                 state,
                 run=run if named else None,
                 model=model,
+                seed=train.seed,
                 device=device,
                 precision=state.precision,
                 origin=origin,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from klinepred import __version__
 from klinepred.dataset.make import Dataset
@@ -17,8 +18,8 @@ from klinepred.dataset.split import CALIBRATION, TRAIN, VALIDATION
 from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.model.calibration import Calibration, fit_calibration
+from klinepred.model.ensemble import AnyNetwork, network_from
 from klinepred.model.forward import forward_rows
-from klinepred.model.lstm import Network, build_network
 from klinepred.settings import ModelSettings, Pipeline
 from klinepred.training.precision import Precision, device_name
 from klinepred.training.state import State
@@ -31,6 +32,7 @@ def make_bundle(
     *,
     run: Pipeline | None,
     model: ModelSettings,
+    seed: int,
     device: torch.device,
     precision: Precision,
     origin: Mapping[str, Any],
@@ -55,10 +57,37 @@ def make_bundle(
             got=f"none in {counters.epoch} epochs",
             do="lower --set train.lr, or train with --precision fp32",
         )
-    with torch.random.fork_rng([]):
-        network = build_network(model, inputs=data.x_NF.shape[1])
-    network.load_state_dict(state.best)
-    network.eval()
+    network = network_from(state.best, model, inputs=data.x_NF.shape[1], members=1)
+    about = {
+        "precision": precision.name,
+        "seed": seed,
+        "epochs": counters.epoch,
+        "best_epoch": counters.best_epoch,
+        "val_loss": counters.best_loss,
+        "steps": counters.done,
+        "skipped_steps": counters.skipped,
+        **({"precision_fallback": counters.fallback} if counters.fallback else {}),
+    }
+    return assemble(data, network, run=run, model=model, device=device, about=about, origin=origin)
+
+
+def assemble(
+    data: Dataset,
+    network: AnyNetwork,
+    *,
+    run: Pipeline | None,
+    model: ModelSettings,
+    device: torch.device,
+    about: Mapping[str, Any],
+    origin: Mapping[str, Any],
+) -> ModelBundle:
+    """A bundle around a trained network, calibrated on the part that neither training nor early stopping has seen.
+
+    Parameters
+    ----------
+    about, origin
+        What training and the tracker tell of it, for the provenance.
+    """
     return ModelBundle(
         network=network,
         model=model,
@@ -77,13 +106,7 @@ def make_bundle(
             "klinepred": __version__,
             "torch": str(torch.__version__),
             "device": device_name(device),
-            "precision": precision.name,
-            "epochs": counters.epoch,
-            "best_epoch": counters.best_epoch,
-            "val_loss": counters.best_loss,
-            "steps": counters.done,
-            "skipped_steps": counters.skipped,
-            **({"precision_fallback": counters.fallback} if counters.fallback else {}),
+            **about,
             **origin,
         },
         recipe=data.features.recipe,
@@ -91,7 +114,7 @@ def make_bundle(
     )
 
 
-def calibrate(network: Network, data: Dataset, *, device: torch.device) -> Calibration:
+def calibrate(network: nn.Module, data: Dataset, *, device: torch.device) -> Calibration:
     """Fit the calibration of `network` (left on the CPU, where it was)."""
     held_N, spare_N = data.part_N == CALIBRATION, data.part_N == VALIDATION
     cut = data.sequences.covering(held_N | spare_N)

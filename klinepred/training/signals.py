@@ -65,7 +65,12 @@ class StopRequest:
             f"training stopped by {stopper.name}",
             expected="the run to reach its last epoch",
             got=f"a stop {where}",
-            do=f"continue with --resume {checkpoint.stem if checkpoint.parent.name == 'checkpoints' else checkpoint}"
-            if checkpoint
-            else "start again; nothing was saved, since no checkpoint was asked for",
+            do=resume_advice(checkpoint),
         )
+
+
+def resume_advice(checkpoint: Path | None) -> str:
+    """How to go on from `checkpoint`."""
+    if checkpoint is None:
+        return "start again; nothing was saved, since no checkpoint was asked for"
+    return f"continue with --resume {checkpoint.stem if checkpoint.parent.name == 'checkpoints' else checkpoint}"

@@ -41,6 +41,9 @@ class Tracker(Protocol):
     ) -> dict[str, Any]:
         """Open the run, or take up the run with id `resume`; the answer goes into the bundle's provenance."""
 
+    def member(self, number: int) -> Tracker:
+        """Who keeps the record of member `number` (from 1) of the ensemble whose run is open here."""
+
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
         """Record numbers; those that are not finite are left out."""
 
@@ -69,6 +72,9 @@ class NoTracker:
         resume: str | None,
     ) -> dict[str, Any]:
         return {}
+
+    def member(self, number: int) -> Tracker:
+        return NoTracker()
 
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
         return None

@@ -62,6 +62,13 @@ class MlflowTracker:
         self.run_name = ""
         self.checkpoint: Path | None = None
         self._client: MlflowClient | None = None
+        self._above: tuple[MlflowTracker, int] | None = None
+
+    def member(self, number: int) -> MlflowTracker:
+        """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
+        child = MlflowTracker(self.space, self.pipeline or Pipeline(name="unnamed"))
+        child._above = self, number
+        return child
 
     def start(
         self,
@@ -93,6 +100,7 @@ class MlflowTracker:
             **process_tags(self.space.root),
             **tags,
             **({} if version is None else {"store_version": str(version)}),
+            **({"mlflow.parentRunId": self._above[0].run_id} if self._above else {}),
             "mlflow.user": user_name(),
             "mlflow.source.name": "klinepred train",
             "mlflow.source.type": "LOCAL",
@@ -104,7 +112,7 @@ class MlflowTracker:
             experiment = self._open(FAMILY + run.name)
             self._close_gone()
             if not (resume and self._take_up(resume, settings)):
-                self._create(experiment, f"{run.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}", resume)
+                self._create(experiment, self._new_name(run), resume)
             try:
                 self._log(params=settings, tags=about)
                 config = run.model_dump(mode="json")
@@ -192,6 +200,11 @@ class MlflowTracker:
             if process_gone(run.data.tags):
                 self.client.set_terminated(run.info.run_id, "KILLED")
                 log.warning("run %s was left RUNNING by a process that is gone: marked KILLED", run.info.run_name)
+
+    def _new_name(self, run: Pipeline) -> str:
+        if self._above is not None:
+            return f"{self._above[0].run_name}-member-{self._above[1]}"
+        return f"{run.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
     def _create(self, experiment: str, name: str, resumed: str | None) -> None:
         run = self.client.create_run(experiment, run_name=name)
