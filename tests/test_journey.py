@@ -146,6 +146,24 @@ def test_evaluate_gives_a_verdict_beside_baselines(journey: Journey, capsys: pyt
     assert table["test"]["first_session"] > "2026-04-01"
 
 
+def test_a_model_compared_with_itself_does_not_differ(journey: Journey, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("-p", "demo", "-w", str(journey.space))
+    _, out, _ = typed(capsys, "models", "list", "-w", str(journey.space), "--format", "json")
+    (model,) = json.loads(out)
+    code, out, _ = typed(capsys, "compare", model["model"], model["run_id"][:8], *where, "--format", "json")
+    assert code == 0
+    table = json.loads(out)
+    assert table["outcome"] in ("NO DIFFERENCE", "NOT ENOUGH DATA")
+    assert table["difference"]["ic"]["value"] == 0.0
+    assert table["a"] == table["b"]
+    code, out, _ = typed(capsys, "compare", model["model"], model["model"], *where)
+    assert code == 0
+    assert out.strip().splitlines()[-1].startswith(table["outcome"])
+    code, out, err = typed(capsys, "compare", model["model"], "nobody", *where)
+    assert (code, out) == (1, "")
+    assert model["model"] in err
+
+
 def test_a_stale_store_is_flagged_with_its_age_and_not_refused(
     journey: Journey, capsys: pytest.CaptureFixture[str]
 ) -> None:

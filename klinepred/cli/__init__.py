@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "Train the LSTM and log the run to MLflow."),
     "amp-check": ("amp_check", "Try fp32, fp16 and bf16 on a small budget: parity, speed, memory."),
     "evaluate": ("evaluate", "The verdict on the test part, beside naive baselines."),
+    "compare": ("compare", "Whether two models differ beyond noise."),
     "predict": ("predict", "Predict the next bar of every symbol."),
     "models": ("models", "List and show trained models."),
     "run": ("run", "The whole pipeline: ingest, train, evaluate, predict."),

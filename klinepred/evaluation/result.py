@@ -139,8 +139,8 @@ class Evaluation:
             "warnings": list(self.warnings),
             "settings": self.settings.model_dump(mode="json"),
         }
-        plain: dict[str, Any] = _plain(table)
-        return plain
+        out: dict[str, Any] = plain(table)
+        return out
 
     def metrics(self) -> dict[str, float]:
         """The finite headline numbers as `test_…`, for tracking."""
@@ -171,12 +171,12 @@ class Evaluation:
         return pl.DataFrame(rows, schema=schema).with_columns(pl.selectors.float().fill_nan(None))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NaN and infinities become None, numpy scalars and tuples plain values."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

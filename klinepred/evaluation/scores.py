@@ -20,6 +20,8 @@ from klinepred.evaluation.significance import (
 )
 from klinepred.metrics import average_ranks, group_correlation, group_ranks, hit_rate, ic, mse, r2_against_zero
 
+_Found = tuple["Score", Estimate, np.ndarray, np.ndarray]
+
 CLIP: Final = 6.0
 """`*_clipped` scores have the outcome (never the forecast) clipped at this many units of volatility."""
 
@@ -82,14 +84,15 @@ class Scored:
         Target by target, each over all steps first.
     estimates
         IC against the learned target with its error, by steps.
-    repeats_B
-        The bootstrap repeats of the first of them; the same draws for every forecast.
+    repeats_B, rank_repeats_B
+        The bootstrap repeats of the first of them, and of the rank IC; the same draws for every forecast.
     """
 
     name: str
     scores: tuple[Score, ...]
     estimates: dict[str, Estimate]
     repeats_B: np.ndarray
+    rank_repeats_B: np.ndarray
 
     @property
     def head(self) -> Score:
@@ -100,7 +103,7 @@ class Scored:
 def score_all(sample: Sample, forecasts: dict[str, np.ndarray], *, draws_BS: np.ndarray) -> dict[str, Scored]:
     """Score every forecast [M] against the learned and the raw target, over all steps and each kind of step."""
     targets = (sample.target, "raw") if sample.relative else ("raw",)
-    found: dict[str, dict[tuple[str, str], tuple[Score, Estimate, np.ndarray]]] = {name: {} for name in forecasts}
+    found: dict[str, dict[tuple[str, str], _Found]] = {name: {} for name in forecasts}
     for steps in STEPS:
         mask_M = sample.of(steps)
         if not mask_M.any():
@@ -117,6 +120,7 @@ def score_all(sample: Sample, forecasts: dict[str, np.ndarray], *, draws_BS: np.
             scores=tuple(table[key][0] for key in keys),
             estimates={steps: table[target, steps][1] for target, steps in keys if target == sample.target},
             repeats_B=table[keys[0]][2] if keys else np.empty(0),
+            rank_repeats_B=table[keys[0]][3] if keys else np.empty(0),
         )
     return out
 
@@ -147,19 +151,17 @@ class _Grader:
         self.rank = {target: average_ranks(y_M) for target, y_M in self.y.items()}
         self.bar_rank = {target: group_ranks(rank_M, self.bar_M) for target, rank_M in self.rank.items()}
 
-    def grade(self, pred_M: np.ndarray) -> dict[str, tuple[Score, Estimate, np.ndarray]]:
+    def grade(self, pred_M: np.ndarray) -> dict[str, _Found]:
         rank_M = average_ranks(pred_M)
         bar_rank_M = group_ranks(rank_M, self.bar_M)
         return {target: self._grade(target, pred_M, rank_M, bar_rank_M) for target in self.y}
 
-    def _grade(
-        self, target: str, pred_M: np.ndarray, rank_M: np.ndarray, bar_rank_M: np.ndarray
-    ) -> tuple[Score, Estimate, np.ndarray]:
+    def _grade(self, target: str, pred_M: np.ndarray, rank_M: np.ndarray, bar_rank_M: np.ndarray) -> _Found:
         y_M = self.y[target]
         clipped_M = np.clip(y_M, -CLIP, CLIP)
         hits = hit_rate(pred_M, y_M)
         pooled, repeats_B = self._correlated(pred_M, y_M)
-        ranked, _ = self._correlated(rank_M, self.rank[target])
+        ranked, rank_repeats_B = self._correlated(rank_M, self.rank[target])
         across, bars = self._across(bar_rank_M, self.bar_rank[target])
         score = Score(
             target=target,
@@ -183,7 +185,7 @@ class _Grader:
             hit_base=hits.base,
             zero_returns=hits.zeros,
         )
-        return score, pooled, repeats_B
+        return score, pooled, repeats_B, rank_repeats_B
 
     def _correlated(self, a_M: np.ndarray, b_M: np.ndarray) -> tuple[Estimate, np.ndarray]:
         sums_S6 = correlation_sums(a_M, b_M, self.session_M, sessions=self.all)

@@ -69,10 +69,8 @@ def evaluate(
     ModelError
         The dataset is not of the kind the model was trained on, or a forecast is not finite.
     """
-    _fits(bundle, data)
+    sample = sample_of(bundle, data)
     train_N, test_N = data.mask("train"), data.mask("test")
-    pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(test_N))
-    sample = take_sample(data, pred_N, mask_N=test_N)
     last_return, lags = feature_columns(data.features)
     baselines = fit_baselines(
         data.x_NF,
@@ -104,6 +102,14 @@ def evaluate(
         looks=looks,
         leaks=failed_checks(bundle),
     )
+
+
+def sample_of(bundle: ModelBundle, data: Dataset) -> Sample:
+    """The test part beside the model's forecasts of it. Errors as `evaluate`."""
+    _fits(bundle, data)
+    test_N = data.mask("test")
+    pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(test_N))
+    return take_sample(data, pred_N, mask_N=test_N)
 
 
 def failed_checks(bundle: ModelBundle) -> str:

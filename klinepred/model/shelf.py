@@ -12,6 +12,8 @@ from klinepred.model.bundle import TABLE, read_table
 from klinepred.paths import Workspace
 
 CHAMPION = "champion.json"
+LEAST_DIGITS = 8
+"""Digits of a run's id that name it."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,7 @@ def choose_model(space: Workspace, *, pipeline: str, name: str | None = None) ->
         Nothing fits; the message lists what there is.
     """
     if name is not None:
-        shelved = space.trained / name
-        if Path(name).name == name and shelved.is_dir():
-            return shelved
-        if Path(name).exists():
-            return Path(name)
-        have = [entry.name for entry in list_models(space)]
-        raise ModelError(
-            f"model {name!r}",
-            expected="a folder, or a name from `klinepred models list`",
-            got=f"neither; the workspace has {', '.join(have[-5:]) or 'no model'}",
-            do="use --model with one of these, or train one with `klinepred train`",
-        )
+        return find_model(space, name)
     entries = list_models(space)
     own = [entry for entry in entries if entry.pipeline == pipeline]
     best = _champion(space)
@@ -99,6 +90,34 @@ def choose_model(space: Workspace, *, pipeline: str, name: str | None = None) ->
         expected=f"a trained model in {space.trained}",
         got=f"models of {', '.join(others)} only" if others else "none",
         do=f"use -p {others[0]}" if others else f"train one first: klinepred train -p {pipeline}",
+    )
+
+
+def find_model(space: Workspace, name: str) -> Path:
+    """Folder of the model `name`: a name of the shelf, the MLflow run it comes from (its first eight digits do), or a
+    path.
+
+    Raises
+    ------
+    ModelError
+        There is none, or several begin so; the message lists what there is.
+    """
+    shelved = space.trained / name
+    if Path(name).name == name and shelved.is_dir():
+        return shelved
+    entries = list_models(space)
+    run = name.lower()
+    if len(run) >= LEAST_DIGITS and set(run) <= set("0123456789abcdef"):
+        runs = [entry for entry in entries if str(entry.table.get("provenance", {}).get("run_id", "")).startswith(run)]
+        if len(runs) == 1:
+            return runs[0].folder
+    if Path(name).exists():
+        return Path(name)
+    raise ModelError(
+        f"model {name!r}",
+        expected="a folder, or a name or run id from `klinepred models list`",
+        got=f"none of them; the workspace has {', '.join(entry.name for entry in entries[-5:]) or 'no model'}",
+        do="use --model with one of these, or train one with `klinepred train`",
     )
 
 

@@ -1,7 +1,7 @@
 """In: a pipeline and a workspace. Out: its steps: ingest, audit, train, evaluate, predict; each can be run alone."""
 
 from klinepred.pipeline.data import build_dataset, dataset_of
-from klinepred.pipeline.judge import GradedModel, evaluate_model, predict_bars
+from klinepred.pipeline.judge import GradedModel, compare_models, evaluate_model, predict_bars
 from klinepred.pipeline.learn import Trained, audit_model, audit_pipeline, train_model, try_precisions
 from klinepred.pipeline.symbols import choose_symbols
 
@@ -12,6 +12,7 @@ __all__ = [
     "audit_pipeline",
     "build_dataset",
     "choose_symbols",
+    "compare_models",
     "dataset_of",
     "evaluate_model",
     "predict_bars",

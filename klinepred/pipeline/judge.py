@@ -16,6 +16,7 @@ from klinepred.pipeline.symbols import choose_symbols
 from klinepred.settings import EvaluateSettings, Pipeline
 
 if TYPE_CHECKING:
+    from klinepred.evaluation.comparison import Comparison
     from klinepred.evaluation.result import Evaluation
     from klinepred.model.bundle import ModelBundle
     from klinepred.prediction import Forecast
@@ -64,6 +65,26 @@ def evaluate_model(
     if bundle.run_id:
         _record(evaluation, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
+
+
+def compare_models(folders: tuple[Path, Path], space: Workspace, *, settings: EvaluateSettings) -> Comparison:
+    """Two saved models on the bars that the test parts of both hold, from what the store holds today.
+
+    Raises
+    ------
+    ModelError, StoreError, DatasetError
+        A model cannot be read, its symbols are not stored, or the two have nothing in common to be graded on.
+    """
+    from klinepred.evaluation.comparison import compare
+    from klinepred.evaluation.verdict import sample_of
+    from klinepred.model.bundle import load_bundle
+
+    samples = []
+    for folder in folders:
+        bundle = load_bundle(folder)
+        _mind_leaks(bundle)
+        samples.append(sample_of(bundle, dataset_of(bundle, space)))
+    return compare(*samples, names=(folders[0].name, folders[1].name), settings=settings)
 
 
 def _mind_leaks(bundle: ModelBundle) -> None:
