@@ -70,6 +70,7 @@ def fit_baselines(
     lags: Sequence[str],
     label_clip: float,
     seed: int,
+    tree_rows: int = TREE_ROWS,
 ) -> tuple[Baseline, ...]:
     """Fit `NAMES` and forecast the rows of `ask_N`; a model whose features or train rows are lacking is left out.
 
@@ -81,6 +82,8 @@ def fit_baselines(
         The feature that holds the last one-bar return, and those an autoregression uses.
     label_clip
         Labels are clipped at this many units of volatility for fitting and for choosing.
+    tree_rows
+        Most train rows that gradient boosting sees; half as many validation rows.
     """
     asked = np.flatnonzero(ask_N)
     train, validation = np.flatnonzero(train_N), np.flatnonzero(validation_N)
@@ -108,7 +111,7 @@ def fit_baselines(
             [_linear(x_NF, rows, picks, paths_PK[best : best + 1])[:, 0] for rows in _chunks(asked)]
         )
         out.append(Baseline(title, pred_M, settings, weights))
-    out.append(_boost(x_NF, y_N, train, validation, asked, label_clip=label_clip, seed=seed))
+    out.append(_boost(x_NF, y_N, train, validation, asked, label_clip=label_clip, seed=seed, most=tree_rows))
     return tuple(out)
 
 
@@ -180,13 +183,14 @@ def _boost(
     *,
     label_clip: float,
     seed: int,
+    most: int,
 ) -> Baseline:
     """Histogram gradient boosting, as many trees as validation liked best (none, that is the mean, included)."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
     generator = np.random.default_rng(seed)
-    fit, held = _draw(train, TREE_ROWS, generator), _draw(validation, TREE_ROWS // 2, generator)
+    fit, held = _draw(train, most, generator), _draw(validation, most // 2, generator)
     fit_y = np.clip(y_N[fit].astype(np.float64), -label_clip, label_clip)
     held_y = np.clip(y_N[held].astype(np.float64), -label_clip, label_clip)
     model = HistGradientBoostingRegressor(
