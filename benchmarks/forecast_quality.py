@@ -118,9 +118,8 @@ def main() -> None:
 
 
 def _report(graded: dict[str, Graded], seeds: list[str], sample: Sample, part: str) -> None:
-    print(
-        f"{part} part, {graded[seeds[0]].score.rows:,} rows, against the raw return within sessions (units of volatility)"
-    )
+    rows = graded[seeds[0]].score.rows
+    print(f"{part} part, {rows:,} rows, against the raw return within sessions, in units of volatility")
     print(f"{'':16}" + "".join(f"{name:>13}" for name in SCORES))
     for name, one in graded.items():
         print(f"{name:16}" + "".join(f"{getattr(one.score, score):13.5f}" for score in SCORES))
