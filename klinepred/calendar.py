@@ -110,33 +110,31 @@ def grid(clock: Clock, start: datetime, end: datetime) -> pl.DataFrame:
     )
 
 
-def expected_after(clock: Clock, ts: datetime, steps: int = 1) -> datetime:
-    """Open of the bar that the calendar expects `steps` bars after the bar opening at `ts`.
+def expected_after(clock: Clock, ts: pl.Series, steps: int = 1) -> pl.Series:
+    """Opens of the bars that the calendar expects `steps` bars after those opening at `ts`, in its order.
 
-    Raises
-    ------
-    CalendarError
-        `ts` is no bar of this calendar, or the calendar ends before the answer.
+    Raises CalendarError where a stamp is no bar of this calendar, or the calendar ends before the answer.
     """
-    here = place(pl.DataFrame({"ts": [ts], CALENDAR: [str(clock)]}, schema={"ts": TS, CALENDAR: pl.String}))
-    slot = here["slot"][0]
-    if slot is None:
+    spots = place(pl.DataFrame({"ts": ts.cast(TS)}).with_columns(pl.lit(str(clock)).alias(CALENDAR)))
+    if (off := spots.filter(pl.col("slot").is_null())).height:
         raise CalendarError(
             f"calendar {clock}",
             expected="the open of one of its bars",
-            got=f"{ts:%Y-%m-%dT%H:%M:%SZ}, when the market is closed or no bar opens",
+            got=f"{off['ts'][0]:%Y-%m-%dT%H:%M:%SZ}, when the market is closed or no bar opens",
             do="pass the open of a stored bar",
         )
-    piece = segments(clock).filter(pl.col("first_slot") <= slot + steps).tail(1)
-    answer: datetime = piece["open"][0] + BAR * (slot + steps - int(piece["first_slot"][0]))
-    if answer >= piece["close"][0]:
+    pieces = segments(clock).select("open", "close", "first_slot")
+    wanted = spots.select("ts", slot=pl.col("slot") + steps).with_row_index("_row")
+    found = wanted.sort("slot").join_asof(pieces, left_on="slot", right_on="first_slot").sort("_row")
+    answer = found.select("ts", "close", next=pl.col("open") + BAR * (pl.col("slot") - pl.col("first_slot")))
+    if (late := answer.filter(pl.col("next") >= pl.col("close"))).height:
         raise CalendarError(
             f"calendar {clock}",
-            expected=f"a bar after {ts:%Y-%m-%dT%H:%M:%SZ}",
-            got=f"the end of the recorded calendar at {piece['close'][0]:%Y-%m-%d}",
+            expected=f"a bar after {late['ts'][0]:%Y-%m-%dT%H:%M:%SZ}",
+            got=f"the end of the recorded calendar at {late['close'][0]:%Y-%m-%d}",
             do="install a newer exchange_calendars",
         )
-    return answer
+    return answer["next"]
 
 
 def newest_finished(clock: Clock, now: datetime) -> datetime | None:

@@ -57,13 +57,17 @@ def parse_pipeline(table: dict[str, Any], *, where: str, workspace: Workspace | 
         run = Pipeline.model_validate(table)
     except ValidationError as error:
         raise _explain(error, where) from error
-    _check_formulas(run, where)
+    _check_features(run, where)
     check_network(run.model, run.dataset, run.train)
     return run
 
 
-def _check_formulas(run: Pipeline, where: str) -> None:
-    """Refuse what the features in SQL may not do now, when the file is read, and not when they are computed."""
+def _check_features(run: Pipeline, where: str) -> None:
+    """Refuse names that there are not, and what SQL may not do, when the file is read and not when it is used."""
+    if run.features.exclude:
+        from klinepred.formula.builtin import check_excluded
+
+        check_excluded(run.features.exclude, where=f"pipeline {where}: features.exclude")
     if run.features.custom:
         from klinepred.formula.names import check_name
         from klinepred.formula.parse import parse_formula

@@ -210,13 +210,15 @@ def _clock_columns(
 ) -> pl.DataFrame:
     """target_ts, stale and the age of the bar in minutes, by each symbol's calendar."""
     clocked = rows.with_columns(pl.col("symbol").replace_strict(calendars, return_dtype=pl.String).alias(CALENDAR))
-    spots = clocked.select(CALENDAR, "bar_ts").unique(maintain_order=True)
-    ahead, newest = [], []
-    for text, ts in spots.iter_rows():
-        clock = Clock.parse(text)
-        ahead.append(expected_after(clock, ts, horizon))
-        newest.append(newest_finished(clock, now))
-    spots = spots.with_columns(target_ts=pl.Series(ahead, dtype=TS), _newest=pl.Series(newest, dtype=TS))
+    spots = (
+        clocked.select(CALENDAR, "bar_ts").unique(maintain_order=True).with_columns(bar_ts=pl.col("bar_ts").cast(TS))
+    )
+    looked = []
+    for part in spots.partition_by(CALENDAR, maintain_order=True):
+        clock = Clock.parse(part.item(0, CALENDAR))
+        newest = pl.lit(newest_finished(clock, now), dtype=TS)
+        looked.append(part.with_columns(target_ts=expected_after(clock, part["bar_ts"], horizon), _newest=newest))
+    spots = pl.concat(looked) if looked else spots.with_columns(target_ts=pl.lit(None, TS), _newest=pl.lit(None, TS))
     joined = clocked.join(spots, on=[CALENDAR, "bar_ts"], how="left", maintain_order="left")
     age = ((pl.lit(now, dtype=TS) - pl.col("asof")).dt.total_seconds() / 60).floor().cast(pl.Int64)
     stale = pl.lit(False) if history else pl.col("_newest") > pl.col("bar_ts")

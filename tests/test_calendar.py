@@ -239,15 +239,30 @@ def test_grid_and_place_agree() -> None:
     ],
 )
 def test_the_next_expected_bar(stamp: str, steps: int, answer: str, clock: Clock) -> None:
-    assert expected_after(clock, utc(stamp), steps) == utc(answer)
+    assert _after(clock, stamp, steps) == utc(answer)
+
+
+def _after(clock: Clock, stamp: str, steps: int = 1) -> datetime:
+    (answer,) = expected_after(clock, pl.Series([utc(stamp)]), steps)
+    return answer  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("clock", [NYSE, HONG_KONG, CRYPTO, LATE], ids=str)
+@pytest.mark.parametrize("steps", [1, 7, 80])
+def test_the_next_expected_bars_of_many_stamps_in_any_order(clock: Clock, steps: int) -> None:
+    """By looking each up in the list of all bars, which no slot is read for."""
+    bars = grid(clock, utc("2026-02-20T00:00"), utc("2026-04-10T00:00")).get_column("ts").to_list()
+    after = dict(zip(bars, bars[steps:], strict=False))
+    some = list(bars[:-steps][::-11] + bars[:40:13] * 2)
+    assert expected_after(clock, pl.Series(some), steps).to_list() == [after[stamp] for stamp in some]
 
 
 def test_the_next_bar_after_no_bar_is_refused() -> None:
     for stamp in ("2026-06-03T20:00", "2026-06-03T14:31", "2026-06-06T14:30"):
         with pytest.raises(CalendarError, match="market is closed or no bar opens"):
-            expected_after(NYSE, utc(stamp))
+            _after(NYSE, stamp)
     with pytest.raises(CalendarError, match="end of the recorded calendar"):
-        expected_after(NYSE, utc("2026-06-03T13:30"), 10_000_000)
+        _after(NYSE, "2026-06-03T13:30", 10_000_000)
 
 
 @pytest.mark.parametrize(

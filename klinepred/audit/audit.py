@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from klinepred.audit.certify import certify
 from klinepred.audit.check import Certificate, Check, judge
+from klinepred.audit.columns import TOLERANCE
 from klinepred.audit.depth import FAST, THOROUGH, Depth
 from klinepred.audit.evidence import model_evidence, pipeline_evidence
 from klinepred.audit.stages import model_stages, pipeline_stages
@@ -18,6 +20,8 @@ from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle
 from klinepred.paths import Workspace
 from klinepred.settings import DatasetSettings
+
+KEPT: Final = "data/features of the workspace, which may be deleted at any time"
 
 
 def audit_stored(
@@ -82,7 +86,7 @@ def audit_bundle(space: Workspace, bundle: ModelBundle) -> Certificate:
 
 
 def _as_computed_afresh(space: Workspace, data: Dataset) -> Check:
-    """Training takes features from a cache: for some symbols they are computed again."""
+    """Training takes features from a cache: for some symbols they are computed again, and must agree."""
     evidence = pipeline_evidence(
         space, data.universe, features=data.features, settings=data.settings, rows=FAST.evidence
     )
@@ -94,9 +98,11 @@ def _as_computed_afresh(space: Workspace, data: Dataset) -> Check:
     x_NF = data.scaler.apply(rows.join(fresh, on=["symbol", "ts"], how="left", maintain_order="left"))
     faults = []
     for index, name in enumerate(data.scaler.names):
-        off_N = data.x_NF[some_N.to_numpy(), index] != x_NF[:, index]
+        kept_N, fresh_N = data.x_NF[some_N.to_numpy(), index], x_NF[:, index]
+        level = data.scaler.centre_F[index] / data.scaler.scale_F[index]
+        off_N = np.abs(kept_N - fresh_N) > TOLERANCE * np.maximum(1.0, np.abs(fresh_N + level))
         if name in names and off_N.any():
             symbol, ts = rows.row(int(np.flatnonzero(off_N)[0]))
-            faults.append(f"{name}: {int(off_N.sum()):,} rows, first {symbol} {ts:%Y-%m-%dT%H:%MZ}")
+            faults.append(f"{name}: {int(off_N.sum()):,} rows, first {symbol} {ts:%Y-%m-%dT%H:%MZ}, as kept in {KEPT}")
     detail = f"{rows.height:,} rows x {len(names)} features"
     return judge("what is trained on is what the stored bars give", "inputs", faults=faults, detail=detail)

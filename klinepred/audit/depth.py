@@ -16,6 +16,8 @@ class Depth:
         Moments, and other futures after each.
     starts
         Later starts of history from which features are recomputed.
+    islands
+        Effort of looking at places everywhere instead of at moments, see `klinepred.audit.islands`.
     held_out
         Moments after which all is changed to make the dataset again.
     replays
@@ -28,10 +30,13 @@ class Depth:
     cuts: int
     futures: int
     starts: int
+    islands: float
     held_out: int
     replays: int
     evidence: int
 
 
-FAST: Final = Depth(rows=40_000, cuts=4, futures=2, starts=1, held_out=2, replays=3, evidence=120_000)
-THOROUGH: Final = Depth(rows=150_000, cuts=12, futures=5, starts=4, held_out=3, replays=16, evidence=400_000)
+FAST: Final = Depth(rows=40_000, cuts=4, futures=2, starts=1, islands=0.1, held_out=2, replays=3, evidence=120_000)
+THOROUGH: Final = Depth(
+    rows=150_000, cuts=12, futures=5, starts=4, islands=0.5, held_out=3, replays=16, evidence=400_000
+)

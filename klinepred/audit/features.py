@@ -9,6 +9,7 @@ import polars as pl
 from klinepred.audit.columns import TOLERANCE, bit_faults, distances, same_rows, say, spread_of
 from klinepred.audit.depth import Depth
 from klinepred.audit.futures import FUTURES, choose_cuts, strangers
+from klinepred.audit.islands import islands
 from klinepred.audit.stages import Evidence, Stages
 from klinepred.calendar import place
 from klinepred.features.spec import Feature
@@ -58,6 +59,7 @@ def examine_features(stages: Stages, evidence: Evidence, *, depth: Depth) -> Fin
         whole = stages.features(bars, evidence.universe, pl.Float64())
         _futures(stages, evidence, bars, whole, found, depth=depth)
         _pasts(stages, evidence, bars, whole, found, starts=depth.starts)
+        _islands(stages, evidence, bars, whole, found, effort=depth.islands)
         _strangers(stages, evidence, bars, whole, found)
     return found
 
@@ -143,6 +145,34 @@ def _forgets(
     worst = int(far_N.argmax())
     found.apart[feature.name] = max(found.apart.get(feature.name, 0.0), float(far_N[worst]))
     return "" if far_N[worst] <= TOLERANCE else say(full, part, feature.name, worst)
+
+
+def _islands(
+    stages: Stages, evidence: Evidence, bars: pl.DataFrame, whole: pl.DataFrame, found: Findings, *, effort: float
+) -> None:
+    """Change short stretches everywhere, and compare each feature where its lookback lies between two of them."""
+    own = tuple(one for one in evidence.features.features if one.family != "cross")  # those read all symbols at once
+    spreads = {one.name: spread_of(whole.get_column(one.name)) for one in own}
+    for some in islands(bars, own, effort=effort):
+        part = stages.features(some.bars, evidence.universe, pl.Float64())
+        if not same_rows(whole, part):
+            found.add("islands", {ROWS: "other rows where prices and volumes are changed"})
+            continue
+        faults = {}
+        for feature in own:
+            ready_N = some.ready(feature)
+            if not ready_N.any():
+                continue
+            far_N = distances(
+                whole.get_column(feature.name), part.get_column(feature.name), spread=spreads[feature.name]
+            )
+            far_N[~ready_N] = 0.0
+            worst = int(far_N.argmax())
+            if far_N[worst] > TOLERANCE:
+                faults[feature.name] = (
+                    f"{say(whole, part, feature.name, worst)}, bars beyond its lookback and after it changed"
+                )
+        found.add("islands", faults)
 
 
 def _strangers(stages: Stages, evidence: Evidence, bars: pl.DataFrame, whole: pl.DataFrame, found: Findings) -> None:

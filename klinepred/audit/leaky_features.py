@@ -20,6 +20,12 @@ _OPENED: Final = pl.when(pl.col("bar") > 0).then(_R)
 """Masked on the first bar of a session."""
 
 
+def _only(where: pl.Expr) -> pl.Expr:
+    """A return that looks ahead somewhere and back everywhere else."""
+    change = _C.log().diff()
+    return pl.when(where).then(change.shift(-1)).otherwise(change)
+
+
 def _expression(value: pl.Expr) -> Make:
     return lambda bars, _: bars.select(value.alias("value")).to_series()
 
@@ -89,6 +95,9 @@ LEAKY_EXPRESSIONS: Final[dict[str, pl.Expr]] = {
     ),
     "volatility of the coming bars": _C.log().diff().rolling_std(12).shift(-12),
     "back-adjusted by the last price": _C / _C.last(),
+    "the next bar, on the fourth of a session alone": _only(pl.col("bar") == 3),
+    "the next bar, on one day alone": _only(pl.col("session") == pl.date(2025, 7, 16)),
+    "the next bar, where the volume is zero alone": _only(_V == 0.0),
 }
 """Over one symbol's bars, by what is wrong."""
 

@@ -27,7 +27,7 @@ from klinepred.features.build import F50
 from klinepred.features.spec import Feature, FeatureSet
 from klinepred.settings import DatasetSettings, SimulateSettings, SplitSettings
 
-DEPTH: Final = Depth(rows=40_000, cuts=8, futures=2, starts=1, held_out=2, replays=4, evidence=120_000)
+DEPTH: Final = Depth(rows=40_000, cuts=8, futures=2, starts=1, islands=0.3, held_out=2, replays=4, evidence=120_000)
 SETTINGS: Final = DatasetSettings(horizon=2, split=SplitSettings(train=0.5, validation=0.25, embargo=1))
 CONTROL: Final = "the sound pipeline"
 

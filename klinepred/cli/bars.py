@@ -10,7 +10,7 @@ import click
 from klinepred.cli.bars_check import check_command
 from klinepred.cli.bars_export import command as export_command
 from klinepred.cli.bars_upkeep import compact_command, delete_command, history_command, restore_command, vacuum_command
-from klinepred.cli.options import as_of_option, common, parse_as_of, parse_symbols, parse_ts, symbols_option
+from klinepred.cli.options import as_of_option, common, parse_as_of, parse_span, parse_symbols, symbols_option
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import format_options, write_rows
 
@@ -54,7 +54,7 @@ def list_command(
 @click.option("--start", metavar="TS", help="From this moment, UTC.")
 @click.option("--end", metavar="TS", help="Before this moment, UTC.")
 @as_of_option
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="Rows a table shows.")
+@click.option("--last", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Rows a table shows.")
 @format_options
 def show_command(
     *,
@@ -73,12 +73,13 @@ def show_command(
     from klinepred.bars.store import scan_bars, store_version
 
     space = begin(workspace, quiet=quiet, verbose=verbose)
+    low, high = parse_span(start, end)
     version = store_version(space, as_of=parse_as_of(as_of))
     bars = scan_bars(
         space,
         symbols=parse_symbols(symbols) or None,
-        start=parse_ts(start, option="--start"),
-        end=parse_ts(end, option="--end"),
+        start=low,
+        end=high,
         as_of=version,
     )
     rows = bars.drop("calendar").collect()

@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 import click
 
-from klinepred.cli.options import common, parse_as_of, parse_symbols, parse_ts
+from klinepred.cli.options import common, parse_as_of, parse_span, parse_symbols
 from klinepred.cli.options import start as begin
 from klinepred.errors import UsageError
 
@@ -49,14 +49,15 @@ def command(
             got=repr(output.suffix),
             do="add --format csv|parquet|arrow, or another name",
         )
+    low, high = parse_span(start, end)
     space = begin(workspace, quiet=quiet, verbose=verbose)
     done = export_bars(
         space,
         output,
         form=cast(Literal["csv", "parquet", "arrow"], chosen),
         symbols=parse_symbols(symbols) or None,
-        start=parse_ts(start, option="--start"),
-        end=parse_ts(end, option="--end"),
+        start=low,
+        end=high,
         as_of=parse_as_of(as_of),
         per_symbol=per_symbol,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from klinepred.cli.options import common, parse_as_of, parse_symbols, parse_ts
+from klinepred.cli.options import common, parse_as_of, parse_span, parse_symbols
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import format_options, write_rows
 from klinepred.errors import UsageError
@@ -85,9 +85,7 @@ def delete_command(
         raise UsageError(
             "bars delete", expected="the symbols to delete bars of", got="none", do="add --symbols A,B or @FILE"
         )
-    low, high = parse_ts(start, option="--start"), parse_ts(end, option="--end")
-    if low and high and low >= high:
-        raise UsageError("--start, --end", expected="a start before the end", got=f"{start} and {end}", do="swap them")
+    low, high = parse_span(start, end)
     space = begin(workspace, quiet=quiet, verbose=verbose)
     found = delete_bars(space, names, start=low, end=high, rehearse=True)
     if not found.gone:

@@ -12,8 +12,8 @@ import click
 from klinepred.cli.options import (
     common,
     parse_as_of,
+    parse_span,
     parse_symbols,
-    parse_ts,
     pipeline_option,
     read_pipeline,
     set_option,
@@ -73,7 +73,7 @@ def list_command(
 @click.option("--start", metavar="TS", help="From this moment, UTC. Earlier bars still count.")
 @click.option("--end", metavar="TS", help="Before this moment, UTC.")
 @click.option("--as-of", "as_of", metavar="VERSION|TS", help="The store as it was: a version, or a moment in UTC.")
-@click.option("--last", type=click.IntRange(min=1), default=5, show_default=True, help="Bars a table shows.")
+@click.option("--last", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Bars a table shows.")
 @format_options
 def show_command(
     *,
@@ -103,7 +103,7 @@ def show_command(
     space = begin(workspace, quiet=quiet, verbose=verbose)
     run = read_pipeline(pipeline, overrides, space)
     features = features_for(run.features)
-    moment, low, high = parse_as_of(as_of), parse_ts(start, option="--start"), parse_ts(end, option="--end")
+    moment, (low, high) = parse_as_of(as_of), parse_span(start, end)
     wanted = parse_symbols(symbols)
     universe = _universe(run, space, wanted=wanted, as_of=moment)
     shown = wanted or universe

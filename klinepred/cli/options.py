@@ -107,6 +107,20 @@ def parse_ts(text: str | None, *, option: str) -> datetime | None:
         ) from error
 
 
+def parse_span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
+    """--start and --end, each as `parse_ts`.
+
+    Raises
+    ------
+    UsageError
+        One is no stamp, or nothing can lie between them.
+    """
+    low, high = parse_ts(start, option="--start"), parse_ts(end, option="--end")
+    if low is not None and high is not None and low >= high:
+        raise UsageError("--start, --end", expected="a start before the end", got=f"{start} and {end}", do="swap them")
+    return low, high
+
+
 def parse_as_of(text: str | None) -> int | datetime | None:
     """A version of the store, or a moment as `parse_ts`.
 

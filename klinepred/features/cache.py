@@ -1,15 +1,13 @@
 """In: stored bars, a feature set, a folder. Out: all their features; only what changed since last time is computed."""
 
 # Under the folder: SET/own/SYMBOL/2025Q2.arrow (a symbol's own features and what the cross-section reads of it) and
-# SET/across/UNIVERSE/2025Q2-KEY.arrow (features of the cross-section, all symbols). Arrow, not Parquet: a third of the
-# time to write and to read.
+# SET/across/UNIVERSE/2025Q2-KEY.arrow (features of the cross-section, all symbols).
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from filelock import FileLock
-from polars.exceptions import PanicException, PolarsError
 
+from klinepred.errors import FeatureError
 from klinepred.features.build import FeatureFrame
 from klinepred.features.columns import Plan, across_columns, own_columns, parts_of, placed_bars, plans, sizes_of
 from klinepred.features.cross import CROSS_BARS, CROSS_INPUT
+from klinepred.features.kept import read_kept, tools, write_kept
 from klinepred.features.price import LONGEST_SESSION
 from klinepred.features.spec import FeatureSet
 from klinepred.features.workers import each
@@ -30,6 +29,9 @@ from klinepred.schema import CALENDAR, VALUES, Bars
 
 BATCH_ROWS: Final = 1_000_000
 """Bars read at once: whole symbols."""
+SETTLED: Final = 4
+"""Lookbacks of history before a bar that is computed anew: what an average that never quite forgets still has of older
+bars, 1e-6 after one, is below the last digit of Float32 by then."""
 MARK: Final = "_mark"
 """A digest of all bars of the symbol up to this one: where it differs, everything from there on is computed anew."""
 _QUARTER: Final = pl.format("{}Q{}", pl.col("ts").dt.year(), pl.col("ts").dt.quarter())
@@ -59,23 +61,31 @@ class Cached:
         """All of it in memory, as `build_features` gives it: 4 bytes a value."""
         own, _ = plans(self.features, pl.Float32())
         frame = pl.concat(
-            pl.read_ipc(path, columns=["ts", "close", *own.names]).with_columns(symbol=pl.lit(symbol))
-            for symbol, path in self.own
+            _whole(path, ["ts", "close", *own.names]).with_columns(symbol=pl.lit(symbol)) for symbol, path in self.own
         )
         if self.across:
-            sides = pl.concat(pl.read_ipc(path) for path in self.across).sort("symbol", "ts")
+            sides = pl.concat(_whole(path) for path in self.across).sort("symbol", "ts")
             frame = pl.concat([frame, sides.drop("symbol", "ts")], how="horizontal")
         columns = frame.select("symbol", "ts", "close", *self.features.names)
         return FeatureFrame(columns, self.features, self.universe, self.calendars)
+
+
+def cached_frame(bars: Bars, features: FeatureSet, *, universe: Sequence[str], folder: Path) -> FeatureFrame:
+    """What `build_features` gives, by way of `folder`; no other process changes it before all is read.
+
+    Parameters, errors as for `cached_features`.
+    """
+    with _locked(folder, features):
+        return cached_features(bars, features, universe=universe, folder=folder).frame()
 
 
 def cached_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str], folder: Path) -> Cached:
     """Bring the features of `bars` in `folder` up to date, a few symbols at a time.
 
     Bars that are there as they were when their features were computed cost a look at their digest. Of the others, the
-    first one and all later ones of its symbol are computed from `lookback` bars and sessions before it: within
-    1e-6 max(|a|, the column's spread) of what the whole history gives. The cross-section of a quarter is computed
-    where any bar of it or of an earlier quarter changed. One process at a time.
+    first one and all later ones of its symbol are computed from `SETTLED` times `lookback` bars and its sessions before
+    it: as the whole history gives them, but for the last digit here and there. The cross-section of a quarter is
+    computed where any bar of it or of an earlier quarter changed. One process at a time.
 
     Parameters
     ----------
@@ -90,12 +100,11 @@ def cached_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str]
         As `build_features`.
     """
     own, across = plans(features, pl.Float32())
-    place = folder / f"{features.fingerprint}-{_tools()}"
-    place.mkdir(parents=True, exist_ok=True)
+    place = _place(folder, features)
     calendars: dict[str, str] = {}
     quarters: dict[str, dict[str, _Quarter]] = {}
     total = computed = 0
-    with FileLock(place / ".lock"):
+    with _locked(folder, features):
         for batch in _batches(bars):
             names = sizes_of(batch).get_column("value").to_list()
             homes = [place / "own" / file_name(name) for name in names]
@@ -114,6 +123,17 @@ def cached_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str]
         sides = _cross(quarters, place / "across", across, universe) if across.names else []
     files = [(name, quarters[q][name].path) for name in calendars for q in sorted(quarters) if name in quarters[q]]
     return Cached(features, tuple(universe), calendars, tuple(files), tuple(sides), bars=total, computed=computed)
+
+
+def _place(folder: Path, features: FeatureSet) -> Path:
+    return folder / f"{features.fingerprint}-{tools()}"
+
+
+def _locked(folder: Path, features: FeatureSet) -> FileLock:
+    """The lock of a set's folder; taken twice by one thread it is one."""
+    place = _place(folder, features)
+    place.mkdir(parents=True, exist_ok=True)
+    return FileLock(place / ".lock", is_singleton=True)
 
 
 @dataclass(frozen=True)
@@ -138,7 +158,7 @@ class _Look:
 def _look(bars: pl.DataFrame, home: Path) -> _Look:
     """Compare the bars of one symbol with those that the files in `home` were made of."""
     bars = bars.with_columns(pl.Series(MARK, _marks(bars)), _quarter=_QUARTER)
-    known = [table for path in sorted(home.glob("*.arrow")) if (table := _read(path, ["ts", MARK])) is not None]
+    known = [table for path in sorted(home.glob("*.arrow")) if (table := read_kept(path, ["ts", MARK])) is not None]
     old = pl.concat(known) if known else bars.select("ts", MARK).clear()
     both = min(old.height, bars.height)
     same = (old["ts"].head(both) == bars["ts"].head(both)) & (old[MARK].head(both) == bars[MARK].head(both))
@@ -160,7 +180,7 @@ def _refresh(look: _Look, home: Path, placed: pl.DataFrame | None, features: Fea
         return
     edge = bars.item(min(keep, bars.height - 1), "_quarter")
     begun = int((bars["_quarter"].head(keep) == edge).sum())
-    head = _read(home / f"{edge}.arrow", None) if begun else None
+    head = read_kept(home / f"{edge}.arrow") if begun else None
     rows = _tail(bars, placed, keep, features, plan)
     if head is not None:
         rows = pl.concat([head.head(begun).with_columns(_quarter=pl.lit(edge)), rows])
@@ -168,12 +188,12 @@ def _refresh(look: _Look, home: Path, placed: pl.DataFrame | None, features: Fea
         if path.stem >= edge:
             path.unlink()
     for (quarter,), part in rows.group_by("_quarter", maintain_order=True):
-        _write(part.drop("_quarter"), home / f"{quarter}.arrow")
+        write_kept(part.drop("_quarter"), home / f"{quarter}.arrow")
 
 
 def _tail(bars: pl.DataFrame, placed: pl.DataFrame | None, keep: int, features: FeatureSet, plan: Plan) -> pl.DataFrame:
     """Own features from row `keep` on, from as many bars and whole sessions before as they look back over."""
-    near = keep - features.lookback_bars
+    near = keep - SETTLED * features.lookback_bars
     far = max(0, near - (features.lookback_sessions + 1) * LONGEST_SESSION)
     placed = placed_bars(bars.slice(far).drop(MARK, "_quarter")) if placed is None else placed.slice(far)
     start = max(0, near) - far
@@ -222,14 +242,14 @@ def _cross(
         key = hashlib.sha256("\n".join([key, *marks]).encode()).hexdigest()[:16]
         path = place / f"{quarter}-{key}.arrow"
         out.append(path)
-        if _read(path, ["ts"]) is not None:
+        if read_kept(path, ["ts"]) is not None:
             continue
         for other in place.glob(f"{quarter}-*.arrow"):
             other.unlink()
         moves = _moves([quarters[name] for name in sorted(quarters)[: number + 1]])
         sides = pl.concat(across_columns(moves, plan, universe=universe))
         rows = pl.concat([moves.select("symbol", "ts"), sides], how="horizontal")
-        _write(rows.filter(quarter == _QUARTER), path)
+        write_kept(rows.filter(quarter == _QUARTER), path)
     return out
 
 
@@ -252,29 +272,17 @@ def _moves(quarters: Sequence[Mapping[str, _Quarter]]) -> pl.DataFrame:
 
 
 def _moves_of(path: Path, symbol: str) -> pl.DataFrame:
-    return pl.read_ipc(path, columns=["ts", "_row", *CROSS_INPUT]).select(
-        pl.lit(symbol).alias("symbol"), "ts", "_row", *CROSS_INPUT
-    )
+    return _whole(path, ["ts", "_row", *CROSS_INPUT]).select(pl.lit(symbol).alias("symbol"), "ts", "_row", *CROSS_INPUT)
 
 
-def _read(path: Path, columns: list[str] | None) -> pl.DataFrame | None:
-    """The file's columns; None where it is not there or not whole."""
-    try:
-        return pl.read_ipc(path, columns=columns)
-    except (OSError, PolarsError, PanicException):
-        path.unlink(missing_ok=True)
-        return None
-
-
-def _write(rows: pl.DataFrame, path: Path) -> None:
-    """Put `rows` at `path` whole; the folder is locked. Not forced to the disk: a torn file is computed again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    rows.write_ipc(part)
-    part.replace(path)
-
-
-def _tools() -> str:
-    """What else than the set decides the numbers: versions."""
-    text = "|".join(f"{name} {version(name)}" for name in ("klinepred", "polars", "polars-talib"))
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+def _whole(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
+    """A file that was just brought up to date."""
+    table = read_kept(path, columns)
+    if table is None:
+        raise FeatureError(
+            f"computed features in {path.parent}",
+            expected=f"{path.name} as it was written a moment ago",
+            got="another content, or none: something else writes there, or the disk fails",
+            do="run the command again; data/features of the workspace may be deleted at any time",
+        )
+    return table

@@ -36,9 +36,9 @@ The set `{name}`: {count} features ({counts}), fingerprint `{fingerprint}`.
   sessions before its own from which on older history no longer matters, to 1e-6 of the value or the column's spread.
   A model uses a row once every feature of the set has its lookback: {bars} bars and {sessions} sessions.
 * Training and evaluation keep what they computed in `data/features` of the workspace, about 220 bytes a bar; the folder
-  may be deleted at any time. Bars that are as they were cost nothing the next time. Of a symbol whose bars changed,
-  those from the first change on are computed anew from their lookback, so they may differ from a fresh start by that
-  little.
+  may be deleted at any time. Bars that are as they were cost nothing the next time; a file that is not as it was
+  written is made again. Of a symbol whose bars changed, those from the first change on are computed anew from four
+  times their lookback: as from a fresh start, but for the last digit here and there.
 """
 
 

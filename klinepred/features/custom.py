@@ -10,7 +10,8 @@ from klinepred.features.plugins import load_plugin
 from klinepred.features.recipe import Plugin, Recipe
 from klinepred.features.spec import Feature, FeatureSet
 from klinepred.features.translate import expression_of
-from klinepred.formula.names import check_name, nearest
+from klinepred.formula.builtin import check_excluded
+from klinepred.formula.names import check_name
 from klinepred.formula.tree import reach, text_of
 from klinepred.settings import FeatureSettings
 
@@ -97,16 +98,7 @@ def sql_feature(name: str, text: str) -> Feature:
 
 
 def _without(base: FeatureSet, exclude: tuple[str, ...]) -> tuple[Feature, ...]:
-    families = dict.fromkeys(feature.family for feature in base.features)
-    for name in exclude:
-        if name not in families and name not in base.names:
-            near = nearest(name, (*base.names, *families))
-            raise ConfigError(
-                f"features.exclude: {name!r:.80}",
-                expected=f"features of the set {base.name}, or a family: {', '.join(families)}",
-                got=f"{name!r:.80}, which is neither",
-                do=f"did you mean {near}?" if near else "see `klinepred features list`; leave others out where named",
-            )
+    check_excluded(exclude, where="features.exclude")
     return tuple(one for one in base.features if one.name not in exclude and one.family not in exclude)
 
 

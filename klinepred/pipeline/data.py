@@ -30,13 +30,13 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
 
     from klinepred.bars.hindsight import judge_universe
     from klinepred.dataset.make import make_dataset
-    from klinepred.features.cache import cached_features
+    from klinepred.features.cache import cached_frame
     from klinepred.features.custom import features_for
 
     features = features_for(run.features)
     symbols = choose_symbols(run, space)
-    table = cached_features(scan_bars(space, symbols=symbols), features, universe=symbols, folder=space.features)
-    data = make_dataset(table.frame(), run.dataset)
+    table = cached_frame(scan_bars(space, symbols=symbols), features, universe=symbols, folder=space.features)
+    data = make_dataset(table, run.dataset)
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
         log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
     real = data.spans().filter(~pl.col("symbol").is_in(list(simulated_symbols(space))))
@@ -51,7 +51,7 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
 
     from klinepred.dataset.make import make_dataset
     from klinepred.features.build import build_features
-    from klinepred.features.cache import cached_features
+    from klinepred.features.cache import cached_frame
     from klinepred.model.bundle import features_of
     from klinepred.schema import BAR, Bars
 
@@ -63,7 +63,7 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
         log.warning("not in the store, though the model was trained on them: %s", ", ".join(absent))
     bars = scan_bars(space, symbols=symbols)
     if now is None:
-        table = cached_features(bars, features, universe=bundle.universe, folder=space.features).frame()
+        table = cached_frame(bars, features, universe=bundle.universe, folder=space.features)
     else:  # an earlier state of the store: what is kept of the newest one stays
         table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
     return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split)

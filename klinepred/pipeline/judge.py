@@ -88,9 +88,14 @@ def compare_models(folders: tuple[Path, Path], space: Workspace, *, settings: Ev
 
 
 def _mind_leaks(bundle: ModelBundle) -> None:
-    """A word wherever a model is used whose certificate had failed."""
-    if str(bundle.provenance.get("leak_certificate", "")).startswith("failed"):
+    """A word wherever a model is used whose certificate had failed, or that has none."""
+    word = str(bundle.provenance.get("leak_certificate", ""))
+    if word.startswith("failed"):
         log.warning("model %s was trained although its leak certificate had failed: do not trust it", bundle.name)
+    elif word != "passed":
+        log.warning(
+            "model %s was trained without a leak certificate: klinepred audit --model looks for leaks", bundle.name
+        )
 
 
 def _record(evaluation: Evaluation, bundle: ModelBundle, space: Workspace, report: Path) -> None:

@@ -21,7 +21,7 @@ from klinepred.training.members import (
     keep_member,
     member_checkpoint,
 )
-from klinepred.training.outcome import assemble, hand_over
+from klinepred.training.outcome import UNCERTIFIED, assemble, hand_over
 from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import Progress
 from klinepred.training.signals import StopRequest, TrainingStopped, resume_advice
@@ -83,7 +83,7 @@ def train_ensemble(
                 "symbols": len(data.universe),
                 **{f"rows_{part}": count for part, count in data.counts().items()},
             },
-            tags={"device": device_name(device)},
+            tags={"device": device_name(device), **({} if saved else {"leak_certificate": UNCERTIFIED})},
             resume=saved["run_id"] if saved else None,
         )
         status: RunStatus = "FAILED"

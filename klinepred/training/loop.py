@@ -18,7 +18,7 @@ from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.settings.network import check_network
 from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
 from klinepred.training.ensemble import train_ensemble
-from klinepred.training.outcome import hand_over, make_bundle
+from klinepred.training.outcome import UNCERTIFIED, hand_over, make_bundle
 from klinepred.training.pace import Pace
 from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import EpochNews, NoProgress, Progress, StepNews
@@ -81,6 +81,8 @@ def train_one(
 ) -> ModelBundle:
     """Train a network; the weights of the best epoch by validation loss go into the bundle.
 
+    Nothing is audited here: run and bundle say so. `klinepred.pipeline.train_model` audits first, and refuses.
+
     The same seed gives the same numbers, bit for bit on the CPU; torch's random state is afterwards as it was before.
 
     Parameters
@@ -141,6 +143,7 @@ def train_one(
                 "precision": precision.name,
                 "precision_reason": precision.reason,
                 TEST_AFTER: data.split.calibration_end.isoformat(),
+                **({} if saved else {"leak_certificate": UNCERTIFIED}),  # a run that goes on keeps its word
             },
             resume=saved["run_id"] if saved else None,
         )

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from klinepred.settings import ModelSettings, Pipeline
 from klinepred.training.precision import Precision, device_name
 from klinepred.training.state import State
 from klinepred.training.tracker import Tracker
+
+UNCERTIFIED: Final = "not audited"
+"""What a run and its model say of themselves until somebody who has audited them says otherwise."""
 
 
 def make_bundle(
@@ -107,6 +110,7 @@ def assemble(
             "torch": str(torch.__version__),
             "device": device_name(device),
             **about,
+            "leak_certificate": UNCERTIFIED,
             **origin,
         },
         recipe=data.features.recipe,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import klinepred as kp
@@ -49,7 +50,14 @@ def test_an_input_that_is_not_what_the_bars_give_is_found(space: kp.Workspace, d
     x_NF[77, 3] += 0.5
     (fault,) = audit.audit_before_training(space, replace(data, x_NF=x_NF)).failed
     symbol, ts = data.rows.select("symbol", "ts").row(77)
-    assert fault.detail == f"{data.features.names[3]}: 1 rows, first {symbol} {ts:%Y-%m-%dT%H:%MZ}"
+    first = f"{data.features.names[3]}: 1 rows, first {symbol} {ts:%Y-%m-%dT%H:%MZ}"
+    assert fault.detail == f"{first}, as kept in data/features of the workspace, which may be deleted at any time"
+
+
+def test_inputs_that_differ_by_less_than_a_lookback_promises_pass(space: kp.Workspace, data: Dataset) -> None:
+    """Values after an increment are computed from a stretch of history: the last digit may be another."""
+    x_NF = np.nextafter(data.x_NF, np.float32(9.0), dtype=np.float32)
+    assert audit.audit_before_training(space, replace(data, x_NF=x_NF)).passed
 
 
 def test_an_audit_that_breaks_off_has_failed(

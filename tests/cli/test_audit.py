@@ -12,6 +12,7 @@ import klinepred as kp
 from klinepred.cli import main
 from klinepred.features.build import F50, FEATURE_SETS
 from klinepred.features.spec import Feature, FeatureSet
+from klinepred.pipeline import build_dataset
 from tests.conftest import Typed
 from tests.features.packages import install
 
@@ -172,3 +173,12 @@ def test_what_cannot_be_audited_is_one_message(typed: Typed, space: Path, tmp_pa
     code, _, err = _audit(typed, space, "--self-test", "--model", "x")
     assert code == 2
     assert err.count("do this:") == 1
+
+
+def test_a_model_trained_without_an_audit_is_warned_of(typed: Typed, tmp_path: Path, space: Path) -> None:
+    run = kp.load_pipeline("demo", overrides=[word.removeprefix("--set=") for word in SMALL])
+    bundle = kp.train(build_dataset(run, kp.Workspace(space)), run.model, run.train)
+    assert bundle.provenance["leak_certificate"] == "not audited"
+    kp.save_bundle(bundle, tmp_path / "bare")
+    _, _, err = typed("predict", "-w", str(space), "--model", str(tmp_path / "bare"), "--now", "2026-04-02T22:00:00Z")
+    assert "trained without a leak certificate" in err

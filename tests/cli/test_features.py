@@ -140,3 +140,19 @@ def test_an_empty_store_is_one_message(typed: Typed, tmp_path: Path) -> None:
 
 def _csv(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize("words", [("features", "show"), ("bars", "show"), ("bars", "export", "-o", "x.csv")])
+def test_an_end_before_the_start_is_refused(space: Path, typed: Typed, words: tuple[str, ...]) -> None:
+    code, out, err = typed(*words, "--start", "2026-06-03", "--end", "2026-06-03")
+    assert (code, out) == (2, "")
+    assert "a start before the end" in err
+
+
+@pytest.mark.parametrize("words", [("features", "show"), ("bars", "show")])
+def test_more_last_rows_than_a_machine_counts_are_refused_in_words(
+    space: Path, typed: Typed, words: tuple[str, ...]
+) -> None:
+    code, _, err = typed(*words, "--last", "9" * 30)
+    assert code == 2
+    assert "not in the range" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import polars as pl
 import pytest
 
 from klinepred.bars.check import check_bars
+from klinepred.errors import FeatureError
 from klinepred.features.build import F50, build_features
-from klinepred.features.cache import Cached, cached_features
+from klinepred.features.cache import Cached, cached_features, cached_frame
 from klinepred.features.custom import features_for
 from klinepred.schema import Bars
 from klinepred.settings import FeatureSettings
@@ -108,6 +110,57 @@ def test_damaged_and_missing_files_are_made_again(bars: pl.DataFrame, tmp_path: 
     assert got.computed > 0
     _assert_same(got.frame().frame, bars)
     assert want.height == got.bars
+
+
+def test_a_flipped_bit_anywhere_is_noticed(bars: pl.DataFrame, tmp_path: Path) -> None:
+    want = _cached(bars, tmp_path).frame().frame
+    files = sorted(tmp_path.rglob("*.arrow"))
+    for number, path in enumerate(files):
+        content = bytearray(path.read_bytes())
+        content[(2 * number + 1) * len(content) // (2 * len(files))] ^= 1 << number % 8
+        path.write_bytes(content)
+    got = _cached(bars, tmp_path)
+    assert got.computed == bars.height
+    assert got.frame().frame.equals(want)
+
+
+def test_a_file_of_another_kind_is_made_again(bars: pl.DataFrame, tmp_path: Path) -> None:
+    want = _cached(bars, tmp_path).frame().frame
+    for path, content in zip(sorted(tmp_path.rglob("*.arrow")), (b"", b"abc", b"\0" * 99), strict=False):
+        path.write_bytes(content)
+    assert _cached(bars, tmp_path).frame().frame.equals(want)
+
+
+def test_a_file_that_goes_before_it_is_read_is_an_error_in_words(bars: pl.DataFrame, tmp_path: Path) -> None:
+    kept = _cached(bars, tmp_path)
+    kept.own[0][1].unlink()
+    with pytest.raises(FeatureError, match="computed features in"):
+        kept.frame()
+
+
+def test_an_increment_of_slow_averages_gives_what_the_whole_history_gives(bars: pl.DataFrame, tmp_path: Path) -> None:
+    """Without features of 20 sessions little history is taken along; an average of 48 bars still must not show it."""
+    slow = features_for(FeatureSettings(exclude=("volume", "price__overnight_gap", "cross")))
+    cut = bars.get_column("ts").unique().sort()[-70]
+    for part in (bars.filter(pl.col("ts") < cut), bars):
+        kept = cached_features(Bars(part.lazy()), slow, universe=UNIVERSE, folder=tmp_path)
+    got, want = kept.frame().frame, build_features(bars, slow).frame
+    one, two = (frame.filter(pl.col("symbol") == "EEE")["trend__ema_12_48"].to_numpy() for frame in (got, want))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_build_waits_for_another_that_has_not_read_all(bars: pl.DataFrame, tmp_path: Path) -> None:
+    """Two processes with two states of the store: each gets the features of its own."""
+    early = bars.filter(pl.col("ts") < utc("2026-06-20T00:00:00"))
+    wanted = {state.height: build_features(state, universe=UNIVERSE).frame for state in (early, bars)}
+
+    def build(state: pl.DataFrame) -> bool:
+        frame = cached_frame(Bars(state.lazy()), F50, universe=UNIVERSE, folder=tmp_path).frame
+        _assert_same(frame, state)
+        return frame.height == wanted[state.height].height
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(build, [early, bars] * 3))
 
 
 def test_another_calendar_computes_everything_anew(bars: pl.DataFrame, tmp_path: Path) -> None:

@@ -272,6 +272,7 @@ def test_the_bundle_knows_where_it_comes_from(data: Dataset) -> None:
     bundle = fit(data, tracker=memory, pipeline=run)
     assert bundle.pipeline == run.model_dump(mode="json")
     assert bundle.provenance["precision"] == "fp32"
+    assert bundle.provenance["leak_certificate"] == "not audited"
     assert bundle.feature_names == tuple(data.features.names)
     assert not bundle.network.training
     assert memory.folders["model"] == ["bundle.json", "weights.safetensors"]
