@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "The verdict on the test part, beside naive baselines."),
     "compare": ("compare", "Whether two models differ beyond noise."),
     "predict": ("predict", "Predict the next bar of every symbol."),
-    "models": ("models", "List and show trained models."),
+    "models": ("models", "List, show and promote trained models."),
     "run": ("run", "The whole pipeline: ingest, train, evaluate, predict."),
     "ui": ("ui", "Open the MLflow UI of the workspace on 127.0.0.1."),
     "doctor": ("doctor", "Say what is installed, which device and precision would be used, what is missing."),

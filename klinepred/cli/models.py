@@ -43,7 +43,7 @@ ABOUT = {
 """What `models show` says first, and where bundle.json keeps it."""
 
 
-@click.group(epilog="Example: klinepred models list", short_help="List and show trained models.")
+@click.group(epilog="Example: klinepred models list", short_help="List, show and promote trained models.")
 def command() -> None:
     """The trained models of a workspace, in models/trained."""
 
@@ -122,6 +122,28 @@ def show(model: str | None, form: str, output: Path | None, workspace: Path, qui
     shown = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     frame = pl.DataFrame({"": list(shown), "value": list(shown.values())})
     write_rows(frame, form="table", output=output)
+    return 0
+
+
+@command.command(epilog="Example: klinepred models promote demo-20261130T101500Z-1f2e3d4c")
+@click.argument("model")
+@click.option("--force", is_flag=True, help="Promote although certificate or verdict stand against it.")
+@common
+def promote(model: str, force: bool, workspace: Path, quiet: bool, verbose: bool) -> int:
+    """Make MODEL the champion of its pipeline: the one predict uses unless told otherwise.
+
+    Refused without a passed leak certificate, without a verdict (klinepred evaluate), with SUSPICIOUSLY GOOD, or with a
+    verdict worse than the present champion's. MODEL is a name or a run id from `klinepred models list`.
+    """
+    space = start(workspace, quiet=quiet, verbose=verbose)
+    from klinepred.model.promotion import promote as make_champion
+    from klinepred.model.shelf import find_model
+
+    done = make_champion(space, find_model(space, model), force=force)
+    for line in done.overruled:
+        click.echo(f"warning: overruled: {line}", err=True)
+    before = "" if done.before in (None, done.model) else f", in place of {done.before}"
+    click.echo(f"{done.model} is the champion of {done.pipeline or 'its pipeline'} (verdict {done.verdict}){before}")
     return 0
 
 

@@ -30,7 +30,7 @@ class ModelEntry:
 
 def list_models(space: Workspace) -> list[ModelEntry]:
     """All readable bundles of the workspace, oldest first; unreadable folders are left out."""
-    best = _champion(space)
+    best = {*champions(space).values()}
     found = []
     for path in sorted(space.trained.glob(f"*/{TABLE}")):
         if path.parent.name.startswith("."):
@@ -46,7 +46,7 @@ def list_models(space: Workspace) -> list[ModelEntry]:
                 folder=path.parent,
                 pipeline=str(table.get("pipeline", {}).get("name", "")),
                 created=str(made.get("created", "")),
-                champion=path.parent.name == best,
+                champion=path.parent.name in best,
                 table=table,
             )
         )
@@ -71,10 +71,11 @@ def choose_model(space: Workspace, *, pipeline: str, name: str | None = None) ->
         return find_model(space, name)
     entries = list_models(space)
     own = [entry for entry in entries if entry.pipeline == pipeline]
-    best = _champion(space)
-    if best is not None and best not in {entry.name for entry in entries}:
+    best = champions(space)
+    chosen = best.get(pipeline, best.get(""))
+    if chosen is not None and chosen not in {entry.name for entry in entries}:
         raise ModelError(
-            f"champion {best!r}, named by {space.trained / CHAMPION}",
+            f"champion {chosen!r}, named by {space.trained / CHAMPION}",
             expected="a model of the workspace that can be read",
             got="no such folder, or a damaged one",
             do=f"name another with --model, or remove {CHAMPION} to use the newest",
@@ -121,12 +122,19 @@ def find_model(space: Workspace, name: str) -> Path:
     )
 
 
-def _champion(space: Workspace) -> str | None:
+def champions(space: Workspace) -> dict[str, str]:
+    """By pipeline the model that was promoted last; the key "" stands for a file that does not name pipelines.
+
+    Raises
+    ------
+    ModelError
+        The file is damaged.
+    """
     path = space.trained / CHAMPION
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        return None
+        return {}
     except ValueError as error:
         raise ModelError(
             f"{path}",
@@ -134,4 +142,9 @@ def _champion(space: Workspace) -> str | None:
             got="text that is not JSON",
             do="promote a model again",
         ) from error
-    return str(table.get("model")) if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        return {}
+    named = table.get("pipelines")
+    if isinstance(named, dict):
+        return {str(pipeline): str(model) for pipeline, model in named.items()}
+    return {"": str(table.get("model"))} if "model" in table else {}

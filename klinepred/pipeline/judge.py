@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
 from klinepred.errors import StoreError
-from klinepred.paths import Workspace
+from klinepred.paths import Workspace, write_atomic
 from klinepred.pipeline.data import dataset_of
 from klinepred.pipeline.symbols import choose_symbols
 from klinepred.settings import EvaluateSettings, Pipeline
@@ -62,9 +63,38 @@ def evaluate_model(
         provenance=bundle.provenance,
         history=history_of(space, bundle.run_id, ("train_loss", "val_loss")),
     )
+    _keep_verdict(evaluation, folder)
     if bundle.run_id:
         _record(evaluation, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
+
+
+def _keep_verdict(evaluation: Evaluation, folder: Path) -> None:
+    """What promotion asks for, as verdict.json beside the bundle; a folder that cannot be written is warned of."""
+    import json
+
+    from klinepred.model.promotion import VERDICT
+
+    span = evaluation.span or (None, None)
+    table = {
+        "verdict": evaluation.verdict,
+        "sentence": evaluation.sentence,
+        "ic": _finite(evaluation.ic.value),
+        "ic_se": _finite(evaluation.ic.se),
+        "looks": evaluation.looks,
+        "first_session": span[0],
+        "last_session": span[1],
+        "evaluated": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    try:
+        write_atomic(folder / VERDICT, json.dumps(table, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        log.warning("the verdict of %s is not kept beside it, so it cannot be promoted: %s", folder.name, error)
+
+
+def _finite(value: float) -> float | None:
+    """None for what is not finite, which JSON has no word for."""
+    return value if math.isfinite(value) else None
 
 
 def compare_models(folders: tuple[Path, Path], space: Workspace, *, settings: EvaluateSettings) -> Comparison:
