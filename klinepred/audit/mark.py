@@ -11,6 +11,7 @@ from typing import Any, Final
 from klinepred.audit.check import Certificate
 from klinepred.audit.report import render_certificate
 from klinepred.errors import TrainingError
+from klinepred.model.bundle import ModelBundle
 from klinepred.paths import Workspace, write_atomic
 from klinepred.settings import Pipeline
 from klinepred.training.review import tags_of
@@ -46,13 +47,37 @@ def refuse_leaks(certificate: Certificate, *, pipeline: str) -> None:
     )
 
 
+def is_leaky(bundle: ModelBundle) -> bool:
+    """Whether the model was trained although its certificate had failed."""
+    return str(bundle.provenance.get(TAG, "")).startswith("failed")
+
+
+def refuse_leaky_start(bundle: ModelBundle) -> None:
+    """Nothing where the model a training begins from had passed its audit.
+
+    Raises
+    ------
+    TrainingError
+        It had not: what leaked into its weights would stay in them.
+    """
+    if is_leaky(bundle):
+        raise TrainingError(
+            f"--init-from {bundle.name}",
+            expected="a model whose leak certificate had passed",
+            got=f"one with leak certificate: {bundle.provenance[TAG]}",
+            do="begin from another model; --allow-leaks begins from it all the same and marks run and model for ever",
+        )
+
+
 class CertifiedTracker:
     """A tracker that puts the certificate into the run as soon as it is open, and its mark into the bundle.
 
-    A run that was once marked `failed` stays so when it is resumed.
+    A run that was once marked `failed` stays so when it is resumed, and so does one that begins from such a model's
+    weights (`tainted`).
     """
 
-    def __init__(self, tracker: Tracker, certificate: Certificate, *, space: Workspace) -> None:
+    def __init__(self, tracker: Tracker, certificate: Certificate, *, space: Workspace, tainted: bool = False) -> None:
+        self._tainted = tainted
         self._tracker = tracker
         self._certificate = certificate
         self._space = space
@@ -73,8 +98,8 @@ class CertifiedTracker:
         tags: Mapping[str, str],
         resume: str | None,
     ) -> dict[str, Any]:
-        tainted = bool(resume) and tags_of(self._space, str(resume)).get(TAG) == "failed"
-        sound = self._certificate.passed and not tainted
+        before = bool(resume) and tags_of(self._space, str(resume)).get(TAG) == "failed"
+        sound = self._certificate.passed and not before and not self._tainted
         marked = {**tags, TAG: "passed" if sound else "failed"}
         origin = self._tracker.start(pipeline, params=params, tags=marked, resume=resume)
         try:
@@ -88,7 +113,9 @@ class CertifiedTracker:
         return {**origin, TAG: "passed" if sound else ALLOWED}
 
     def member(self, number: int) -> CertifiedTracker:
-        return CertifiedTracker(self._tracker.member(number), self._certificate, space=self._space)
+        return CertifiedTracker(
+            self._tracker.member(number), self._certificate, space=self._space, tainted=self._tainted
+        )
 
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
         self._tracker.log_metrics(metrics)

@@ -22,6 +22,7 @@ from klinepred.cli.options import allow_leaks_option, common, pipeline_option, r
     help="When gradients stay infinite: end the run (default), or go on in bf16, then fp32.",
 )
 @click.option("--resume", metavar="RUN", help="Continue a run: its id, or the path of a checkpoint.")
+@click.option("--init-from", metavar="MODEL", help="Begin a new run from the weights of a saved model (warm start).")
 @allow_leaks_option
 @common
 def command(
@@ -33,6 +34,7 @@ def command(
     device: str | None,
     on_overflow: str | None,
     resume: str | None,
+    init_from: str | None,
     allow_leaks: bool,
     workspace: Path,
     quiet: bool,
@@ -42,7 +44,8 @@ def command(
 
     A fast leak audit comes first (`klinepred audit` is the thorough one); if it fails, nothing is trained.
     The scaler is fitted on train rows only, the best epoch is chosen on validation, and the test part stays closed
-    until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it.
+    until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it. --init-from is another thing: a new
+    run with a fresh optimiser and schedule, which begins from a model's weights and keeps that model's scaler.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device, on_overflow=on_overflow)
@@ -51,7 +54,14 @@ def command(
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_model
 
-    done = train_model(run, space, progress=TrainingBar(quiet=quiet), resume=resume, allow_leaks=allow_leaks)
+    done = train_model(
+        run,
+        space,
+        progress=TrainingBar(quiet=quiet),
+        resume=resume,
+        init_from=init_from,
+        allow_leaks=allow_leaks,
+    )
     counts = ", ".join(f"{name} {count:,}" for name, count in done.data.counts().items())
     click.echo(f"labels: {counts}", err=True)
     click.echo(f"model {done.bundle.name}")

@@ -13,13 +13,19 @@ from klinepred.settings import Pipeline
 
 if TYPE_CHECKING:
     from klinepred.dataset.make import Dataset
+    from klinepred.dataset.scale import Scaler
     from klinepred.model.bundle import ModelBundle
 
 log = logging.getLogger("klinepred.pipeline")
 
 
-def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
+def build_dataset(run: Pipeline, space: Workspace, *, scaler: Scaler | None = None) -> Dataset:
     """The training dataset of a pipeline from what the store holds.
+
+    Parameters
+    ----------
+    scaler
+        Of the model whose weights training begins from; default: one fitted on the train rows.
 
     Raises
     ------
@@ -36,7 +42,7 @@ def build_dataset(run: Pipeline, space: Workspace) -> Dataset:
     features = features_for(run.features)
     symbols = choose_symbols(run, space)
     table = cached_frame(scan_bars(space, symbols=symbols), features, universe=symbols, folder=space.features)
-    data = make_dataset(table, run.dataset)
+    data = make_dataset(table, run.dataset, scaler=scaler)
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
         log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
     real = data.spans().filter(~pl.col("symbol").is_in(list(simulated_symbols(space))))

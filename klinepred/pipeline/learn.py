@@ -38,14 +38,17 @@ def train_model(
     *,
     progress: Progress | None = None,
     resume: str | None = None,
+    init_from: str | None = None,
     allow_leaks: bool = False,
 ) -> Trained:
     """Audit, train, log the run to MLflow with its leak certificate, put the bundle on the workspace's shelf.
 
     Parameters
     ----------
+    init_from
+        Name or folder of the model whose weights training begins from; its scaler is kept.
     allow_leaks
-        Train although the leak certificate has failed; run and bundle say so for ever.
+        Train although the leak certificate, or that of `init_from`, has failed; run and bundle say so for ever.
 
     Raises
     ------
@@ -53,25 +56,33 @@ def train_model(
         See `build_dataset` and `klinepred.training.loop.train`; or the leak certificate has failed.
     """
     from klinepred.audit.audit import audit_before_training
-    from klinepred.audit.mark import CertifiedTracker, refuse_leaks
+    from klinepred.audit.mark import CertifiedTracker, is_leaky, refuse_leaks
     from klinepred.model.bundle import save_bundle
     from klinepred.training.checkpoint import find_checkpoint
     from klinepred.training.loop import train
     from klinepred.training.signals import StopRequest
     from klinepred.training.tracking import MlflowTracker
+    from klinepred.training.warm import check_seen, kept_scaler, refuse_both
     from klinepred.trial.passes import untried
 
+    refuse_both(init_from, resume)
     checkpoint = find_checkpoint(space, resume) if resume else None
+    first = _first(init_from, run, space, allow_leaks=allow_leaks) if init_from else None
     mlflow = MlflowTracker(space, run)
-    data = build_dataset(run, space)
+    kept = first.scaler if first else kept_scaler(checkpoint) if checkpoint else None
+    data = build_dataset(run, space, scaler=kept)
+    if first is not None:
+        check_seen(first, data.split)
     certificate = audit_before_training(space, data)
     if not allow_leaks:
         refuse_leaks(certificate, pipeline=run.name)
     if checkpoint is None and (line := untried(space, run, data)):
         log.warning("%s", line)
-    tracker = CertifiedTracker(mlflow, certificate, space=space)
+    tracker = CertifiedTracker(mlflow, certificate, space=space, tainted=first is not None and is_leaky(first))
     with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
-        bundle = train(data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint)
+        bundle = train(
+            data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint, init_from=first
+        )
         stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
         name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
         folder = save_bundle(replace(bundle, name=name), space.trained / name)
@@ -108,6 +119,21 @@ def try_precisions(run: Pipeline, space: Workspace, *, steps: int, progress: Pro
         }
         keep_result(space, subject, verdicts=report.advice.verdicts, about=about)
     return report
+
+
+def _first(name: str, run: Pipeline, space: Workspace, *, allow_leaks: bool) -> ModelBundle:
+    """The model that training begins from, checked before anything is computed."""
+    from klinepred.audit.mark import refuse_leaky_start
+    from klinepred.features.custom import features_for
+    from klinepred.model.bundle import load_bundle
+    from klinepred.model.shelf import choose_model
+    from klinepred.training.warm import check_start
+
+    bundle = load_bundle(choose_model(space, pipeline=run.name, name=name))
+    check_start(bundle, model=run.model, features=features_for(run.features), train=run.train)
+    if not allow_leaks:
+        refuse_leaky_start(bundle)
+    return bundle
 
 
 def audit_pipeline(run: Pipeline, space: Workspace) -> Certificate:

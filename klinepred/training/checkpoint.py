@@ -31,7 +31,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, data: str, run: Pipeli
     data
         From `data_fingerprint`.
     origin
-        What the tracker knows: run_id, store_version; both may be missing.
+        What is known of it: run_id, store_version, the model it began from (init_from); each may be missing.
 
     Raises
     ------
@@ -46,6 +46,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, data: str, run: Pipeli
         "pipeline": run.model_dump(mode="json"),
         "run_id": str(origin.get("run_id", "")),
         "store_version": origin.get("store_version"),
+        "init_from": origin.get("init_from"),
         **state,
     }
     try:

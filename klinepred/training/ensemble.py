@@ -24,9 +24,11 @@ from klinepred.training.members import (
 from klinepred.training.outcome import UNCERTIFIED, assemble, hand_over
 from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import Progress
+from klinepred.training.runs import TEST_AFTER
 from klinepred.training.signals import StopRequest, TrainingStopped, resume_advice
 from klinepred.training.tracker import Metric, RunStatus, Tracker
 from klinepred.training.validation import Validation, validate
+from klinepred.training.warm import KEY, SCALER, WarmStart, run_params
 
 log = logging.getLogger("klinepred.training")
 
@@ -46,6 +48,7 @@ class TrainOne(Protocol):
         checkpoint: Path | None,
         pipeline: Pipeline | None,
         shelve: Callable[[ModelBundle], None] | None,
+        start: WarmStart | None,
     ) -> ModelBundle:
         """Train it."""
 
@@ -62,6 +65,7 @@ def train_ensemble(
     checkpoint: Path | None,
     pipeline: Pipeline | None,
     shelve: Callable[[ModelBundle], None] | None,
+    start: WarmStart | None,
 ) -> ModelBundle:
     """Train `train.ensemble` networks one after another, with seeds `train.seed`, `train.seed` + 1, …
 
@@ -76,23 +80,29 @@ def train_ensemble(
     saved = load_checkpoint(resume) if resume else None
     for remark in check_ensemble_fits(saved, data=data, train=train) if saved else []:
         log.warning("%s", remark)
+    if start is None and saved and saved.get(KEY):
+        start = WarmStart(tuple(saved["start"]), saved[KEY])  # for the members that have not begun
+    begun = start.about if start else None
     with StopRequest() as stop:
         origin = tracker.start(
             run,
-            params={
-                "symbols": len(data.universe),
-                **{f"rows_{part}": count for part, count in data.counts().items()},
+            params=run_params(data, begun),
+            tags={
+                "device": device_name(device),
+                TEST_AFTER: data.split.calibration_end.isoformat(),
+                **({} if saved else {"leak_certificate": UNCERTIFIED}),
             },
-            tags={"device": device_name(device), **({} if saved else {"leak_certificate": UNCERTIFIED})},
             resume=saved["run_id"] if saved else None,
         )
+        origin = {**origin, KEY: begun} if begun else origin
         status: RunStatus = "FAILED"
         try:
             place = resume or checkpoint or tracker.checkpoint
             if place is not None:
                 if saved is None:
                     forget_members(place)
-                table = {"ensemble": train.ensemble}
+                begin = list(start.weights) if start else []
+                table = {"ensemble": train.ensemble, "start": begin, SCALER: data.scaler.to_dict()}
                 save_checkpoint(place, table, data=data_fingerprint(data), run=run, origin=origin)
             bundles: list[ModelBundle] = []
             for number in range(1, train.ensemble + 1):
@@ -100,7 +110,7 @@ def train_ensemble(
                 if done is None:
                     if stop.signal is not None:
                         raise stop.error(where=f"after {len(bundles)} of {train.ensemble} members", checkpoint=place)
-                    done = _train_member(number, data, model, train, train_one, tracker, progress, place, named)
+                    done = _train_member(number, data, model, train, train_one, tracker, progress, place, named, start)
                 else:
                     log.info("member %d of %d had finished before", number, train.ensemble)
                 bundles.append(done)
@@ -133,6 +143,7 @@ def _train_member(
     progress: Progress,
     place: Path | None,
     pipeline: Pipeline | None,
+    start: WarmStart | None,
 ) -> ModelBundle:
     """Train one member, from its own checkpoint if there is one; keep it where the ensemble's checkpoint lies."""
     own = train.model_copy(update={"seed": train.seed + number - 1, "ensemble": 1})
@@ -149,6 +160,7 @@ def _train_member(
             checkpoint=state,
             pipeline=pipeline,
             shelve=None,
+            start=start.of_member(number) if start is not None else None,
         )
     except TrainingStopped as stopped:
         if place is not None:

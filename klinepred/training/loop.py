@@ -34,6 +34,7 @@ from klinepred.training.state import State, make_state, precision_of, restore, s
 from klinepred.training.step import take_step
 from klinepred.training.tracker import Metric, NoTracker, RunStatus, Tracker
 from klinepred.training.validation import validate
+from klinepred.training.warm import KEY, SCALER, WarmStart, begin_from, run_params
 
 log = logging.getLogger("klinepred.training")
 
@@ -49,6 +50,7 @@ def train(
     checkpoint: Path | None = None,
     pipeline: Pipeline | None = None,
     shelve: Callable[[ModelBundle], None] | None = None,
+    init_from: ModelBundle | None = None,
 ) -> ModelBundle:
     """Train one network, or an ensemble of `train.ensemble`. Parameters and errors as for `train_one`."""
     check_network(model, data.settings, train)
@@ -64,6 +66,7 @@ def train(
         checkpoint=checkpoint,
         pipeline=pipeline,
         shelve=shelve,
+        start=begin_from(init_from, data=data, model=model, train=train, resume=resume),
     )
 
 
@@ -78,6 +81,7 @@ def train_one(
     checkpoint: Path | None,
     pipeline: Pipeline | None,
     shelve: Callable[[ModelBundle], None] | None,
+    start: WarmStart | None,
 ) -> ModelBundle:
     """Train a network; the weights of the best epoch by validation loss go into the bundle.
 
@@ -100,6 +104,8 @@ def train_one(
         What the settings belong to, for the record and the bundle; default: the tracker's.
     shelve
         Called with the finished bundle before the run is closed: an error there makes it FAILED.
+    start
+        Weights to begin from (of `train`: the model `init_from`), with optimiser, schedule and counters afresh.
 
     Raises
     ------
@@ -122,6 +128,9 @@ def train_one(
         switches.enter_context(precision.applied())
         torch.manual_seed(train.seed)
         network = build_network(model, inputs=data.x_NF.shape[1]).to(device)
+        if start is not None:
+            network.load_state_dict(start.weights[0])
+        begun = start.about if start else (saved or {}).get(KEY)
         state = make_state(network, train=train, precision=precision)
         rows = TrainRows(data, device=device, size=train.batch, seed=train.seed)
         remarks += restore(state, saved, train=train, device=device) if saved else []
@@ -132,11 +141,10 @@ def train_one(
         origin = tracker.start(
             run,
             params={
-                "symbols": len(data.universe),
+                **run_params(data, begun),
                 "parameters": parameter_count(network),
                 "sequences": len(rows.sequences),
                 "steps_per_epoch": rows.steps,
-                **{f"rows_{part}": count for part, count in data.counts().items()},
             },
             tags={
                 "device": device_name(device),
@@ -147,6 +155,7 @@ def train_one(
             },
             resume=saved["run_id"] if saved else None,
         )
+        origin = {**origin, KEY: begun} if begun else origin
         status: RunStatus = "FAILED"
         try:
             place = checkpoint or tracker.checkpoint or resume
@@ -154,20 +163,13 @@ def train_one(
 
             def save() -> None:
                 if place is not None:
-                    save_checkpoint(place, snapshot(state, device=device), data=fingerprint, run=run, origin=origin)
+                    table = {**snapshot(state, device=device), SCALER: data.scaler.to_dict()}
+                    save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
 
             saver = Saver(save, minutes=train.save_minutes)
             learn(Session(data, rows, state, train, device, tracker, progress, stop, switches, place, saver))
-            bundle = make_bundle(
-                data,
-                state,
-                run=run if named else None,
-                model=model,
-                seed=train.seed,
-                device=device,
-                precision=state.precision,
-                origin=origin,
-            )
+            own = run if named else None
+            bundle = make_bundle(data, state, run=own, model=model, seed=train.seed, device=device, origin=origin)
             hand_over(bundle, tracker)
             if shelve is not None:
                 shelve(bundle)

@@ -21,7 +21,7 @@ from klinepred.model.calibration import Calibration, fit_calibration
 from klinepred.model.ensemble import AnyNetwork, network_from
 from klinepred.model.forward import forward_rows
 from klinepred.settings import ModelSettings, Pipeline
-from klinepred.training.precision import Precision, device_name
+from klinepred.training.precision import device_name
 from klinepred.training.state import State
 from klinepred.training.tracker import Tracker
 
@@ -37,7 +37,6 @@ def make_bundle(
     model: ModelSettings,
     seed: int,
     device: torch.device,
-    precision: Precision,
     origin: Mapping[str, Any],
 ) -> ModelBundle:
     """The best weights on the CPU, calibrated on the part that neither training nor early stopping has seen.
@@ -62,7 +61,7 @@ def make_bundle(
         )
     network = network_from(state.best, model, inputs=data.x_NF.shape[1], members=1)
     about = {
-        "precision": precision.name,
+        "precision": state.precision.name,
         "seed": seed,
         "epochs": counters.epoch,
         "best_epoch": counters.best_epoch,
