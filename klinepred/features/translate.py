@@ -12,6 +12,9 @@ from klinepred.formula.tree import Call, Case, Column, Lag, Node, Number, Window
 
 _SLOT: Final = pl.col("slot")
 
+MOST: Final = 1e100
+"""Numbers from there on are left out of windows: a sum that has once run over stays no number ever after."""
+
 
 def expression_of(node: Node) -> pl.Expr:
     """The expression, in Float64; reads the columns of `klinepred.calendar.place` alone.
@@ -112,7 +115,7 @@ def _windows(name: str, size: int, cut: bool, batch: pl.Series) -> pl.Series:
     """
     table = batch.struct.unnest()
     value = pl.col("value")
-    kept = table.with_columns(pl.when(value.is_finite()).then(value))
+    kept = table.with_columns(pl.when(value.abs() < MOST).then(value))
     if not cut:
         return kept.select(_from_null(value, name, size)).to_series()
     return kept.select(_from_null(value, name, size).over("cut")).to_series()

@@ -27,8 +27,9 @@ def column_of(sql: exp.Column) -> Column:
         return Column(name)
     known = f"one of the columns {', '.join(VALUES)}"
     if name in ("ts", "symbol", "session", "segment", "calendar"):
-        use = {"ts": "in ORDER BY ts", "calendar": "nowhere"}.get(name, f"in PARTITION BY {name}")
-        raise FormulaError(expected=known, got=f"{name}, which is no number", do=f"use it {use} only")
+        use = {"ts": "use it in ORDER BY ts only", "calendar": "leave it out"}
+        do = use.get(name, f"use it in PARTITION BY {name} only")
+        raise FormulaError(expected=known, got=f"{name}, which is no number", do=do)
     near = nearest(name, VALUES)
     raise FormulaError(
         expected=known,

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klinepred.features.build import compute_features
+from klinepred.features.custom import features_for
+from klinepred.formula.names import FAMILIES
 from klinepred.schema import PRICES, VALUES
+from klinepred.settings import FeatureSettings
 from tests.features.formulas import ALL
 from tests.features.frames import market
 
@@ -66,3 +69,16 @@ def test_no_bars_and_one_bar_are_no_error() -> None:
         frame = compute_features(few, ALL, dtype=pl.Float64())
         assert frame.height == few.height
         assert frame.get_column("custom__avg_raw").null_count() == few.height
+
+
+def test_a_sum_that_runs_over_is_forgotten_with_the_bars_that_made_it() -> None:
+    """Two bars of e^709 are more than Float64 holds; four bars later the windows are the plain ones again."""
+    bars = market("A", days=3)
+    high = pl.int_range(pl.len()).is_in([40, 41])
+    loud = bars.with_columns(volume=pl.when(high).then(709.0).otherwise(1.0))
+    for name, want in (("SUM", 3.0 * np.e), ("AVG", np.e), ("STDDEV", 0.0)):
+        sql = f"{name}(EXP(volume)) OVER (ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"
+        own = features_for(FeatureSettings(custom={"own__x": sql}, exclude=FAMILIES))
+        values = compute_features(loud, own, dtype=pl.Float64()).get_column("own__x")
+        assert values[44:].is_not_null().all()
+        np.testing.assert_allclose(values[44:], want, rtol=1e-12, atol=1e-12)
