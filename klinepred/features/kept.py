@@ -45,10 +45,14 @@ def write_kept(rows: pl.DataFrame, path: Path) -> None:
     rows.write_ipc(buffer)
     body = buffer.getbuffer()
     part = path.with_suffix(".part")
-    with part.open("wb") as out:
-        out.write(body)
-        out.write(zlib.crc32(body).to_bytes(_SUM_BYTES, "big"))
-    part.replace(path)
+    try:
+        with part.open("wb") as out:
+            out.write(body)
+            out.write(zlib.crc32(body).to_bytes(_SUM_BYTES, "big"))
+        part.replace(path)
+    except OSError as error:  # of a full disk, Python does not say which file it was
+        part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @cache

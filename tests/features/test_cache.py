@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -136,6 +138,23 @@ def test_a_file_that_goes_before_it_is_read_is_an_error_in_words(bars: pl.DataFr
     kept.own[0][1].unlink()
     with pytest.raises(FeatureError, match="computed features in"):
         kept.frame()
+
+
+def test_a_disk_that_takes_no_more_is_named_by_its_file_and_nothing_half_written_stays(
+    bars: pl.DataFrame, tmp_path: Path
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            _cached(bars, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert str(caught.value.filename).endswith(".arrow")
+    assert list(tmp_path.rglob("*.part")) == []
+    assert _cached(bars, tmp_path).frame().frame.equals(build_features(bars, universe=UNIVERSE).frame)
 
 
 def test_an_increment_of_slow_averages_gives_what_the_whole_history_gives(bars: pl.DataFrame, tmp_path: Path) -> None:
