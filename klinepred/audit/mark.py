@@ -100,6 +100,7 @@ class CertifiedTracker:
     ) -> dict[str, Any]:
         before = bool(resume) and tags_of(self._space, str(resume)).get(TAG) == "failed"
         sound = self._certificate.passed and not before and not self._tainted
+        self._tainted = not sound  # members of an ensemble share its mark
         marked = {**tags, TAG: "passed" if sound else "failed"}
         origin = self._tracker.start(pipeline, params=params, tags=marked, resume=resume)
         try:

@@ -113,9 +113,9 @@ def check_start(bundle: ModelBundle, *, model: ModelSettings, features: FeatureS
     if members not in (1, train.ensemble):
         raise ModelError(
             f"{where}: an ensemble",
-            expected=f"one network, or {train.ensemble} for train.ensemble = {train.ensemble}",
+            expected="one network" if train.ensemble == 1 else f"one network, or {train.ensemble} of them",
             got=f"{members} networks",
-            do=f"train with --set train.ensemble={members}, or begin from one of its members' runs",
+            do=f"train with --set train.ensemble={members}, or begin from a model of one network",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 from klinepred.audit import mark
 from klinepred.audit.check import Certificate, Check, judge
-from klinepred.audit.mark import CertifiedTracker, refuse_leaks
+from klinepred.audit.mark import CertifiedTracker, refuse_leaks, refuse_leaky_start
 from klinepred.audit.report import render_certificate
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.tracker import NoTracker
+from tests.model.bundles import small_bundle
 
 GOOD = Certificate((Check("price__a", "feature", True, "fine"),))
 BAD = Certificate((Check("price__a", "feature", True, "fine"), Check("price__b", "feature", False, "saw <the> future")))
@@ -63,6 +65,28 @@ def test_a_run_once_marked_stays_so_though_the_next_certificate_passes(
     diary, origin = _start(GOOD, Workspace(tmp_path), resume="r0")
     assert diary.tags["leak_certificate"] == "failed"
     assert origin["leak_certificate"] == "failed (allowed)"
+
+
+def test_what_begins_from_a_marked_model_is_marked_and_so_are_its_members(tmp_path: Path) -> None:
+    class Parent(Diary):
+        def member(self, number: int) -> Diary:
+            self.child = Diary()
+            return self.child
+
+    parent = Parent()
+    tracker = CertifiedTracker(parent, GOOD, space=Workspace(tmp_path), tainted=True)
+    assert tracker.start(None, params={}, tags={}, resume=None)["leak_certificate"] == "failed (allowed)"
+    origin = tracker.member(1).start(None, params={}, tags={}, resume=None)
+    assert origin["leak_certificate"] == "failed (allowed)"
+    assert parent.tags["leak_certificate"] == parent.child.tags["leak_certificate"] == "failed"
+
+
+def test_a_run_does_not_begin_from_a_marked_model_unasked() -> None:
+    sound, marked = (replace(small_bundle(), provenance={"leak_certificate": m}) for m in ("passed", mark.ALLOWED))
+    refuse_leaky_start(sound)
+    with pytest.raises(TrainingError, match="--init-from") as caught:
+        refuse_leaky_start(marked)
+    assert "--allow-leaks" in caught.value.do
 
 
 def test_a_passed_certificate_refuses_nothing() -> None:
