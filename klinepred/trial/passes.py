@@ -102,7 +102,7 @@ def untried(space: Workspace, run: Pipeline, data: Dataset) -> str | None:
     precision = resolve(run.train, device)
     name = "tf32" if precision.name == "fp32" and precision.tf32 else precision.name
     subject = subject_of(data, model=run.model, train=run.train, device=device)
-    do = f"try it in minutes first: klinepred amp-check -p {run.name}"
+    do = f"try it in minutes first: klinepred amp-check -p {run.name} (with the same --set)"
     size = f"{run.model.preset} has {count / 1e6:.1f} million parameters"
     found = find_result(space, subject)
     if found is None:

@@ -43,7 +43,7 @@ def test_a_large_network_without_a_check_is_named_with_the_command(space: Worksp
     line = untried(space, RUN, data)
     assert line is not None
     assert "no amp-check of it has passed on this device and these data" in line
-    assert line.endswith("klinepred amp-check -p tiny")
+    assert line.endswith("klinepred amp-check -p tiny (with the same --set)")
 
 
 def test_a_small_network_needs_none(space: Workspace, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
