@@ -57,10 +57,15 @@ class Forecast:
         `PREDICTION_SCHEMA`, sorted by symbol and bar_ts.
     failures
         Reason by symbol.
+    prices
+        As prices, row by row: symbol, bar_ts, last_close, expected_close, lo80_close, hi80_close. All of the raw
+        return; the expected one is what the calibration makes of the forecast, which for a relative one knows nothing
+        of the market's own move.
     """
 
     rows: pl.DataFrame
     failures: Mapping[str, str]
+    prices: pl.DataFrame
 
 
 def predict(
@@ -133,12 +138,12 @@ def forecast(
             )
     mask_N = _asked(data, wanted, span)
     absent = sorted(set(bundle.universe) - set(frame.get_column("symbol").unique().to_list()))
-    rows = _rows(bundle, data, mask_N, clock_now, absent=absent, history=span is not None)
+    rows, prices = _rows(bundle, data, mask_N, clock_now, absent=absent, history=span is not None)
     for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
         failures[symbol] = "no sequence of the length the model needs ends at its newest bar"
     if rows.is_empty():
         raise _nothing(failures)
-    return Forecast(rows, dict(sorted(failures.items())))
+    return Forecast(rows, dict(sorted(failures.items())), prices)
 
 
 def _tail(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.LazyFrame:
@@ -159,13 +164,13 @@ def _asked(data: Dataset, wanted: list[str], span: tuple[datetime, datetime] | N
 
 def _rows(
     bundle: ModelBundle, data: Dataset, mask_N: np.ndarray, now: datetime, *, absent: list[str], history: bool
-) -> pl.DataFrame:
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))[mask_N].astype(np.float64)
     kind_N, vol_N = data.kind_N[mask_N], data.vol_N[mask_N].astype(np.float64)
     untrained_N = (kind_N == BREAK) & (bundle.dataset.steps == "within-session")
     pred_N = np.where(untrained_N, 0.0, pred_N)
     lo_N, hi_N = bundle.calibration.interval(pred_N, kind_N)
-    rows = data.rows.filter(pl.Series(mask_N)).select("symbol", bar_ts="ts", session="session")
+    rows = data.rows.filter(pl.Series(mask_N)).select("symbol", bar_ts="ts", session="session", close="close")
     rows = rows.with_columns(
         asof=pl.col("bar_ts") + BAR,
         target=pl.lit(bundle.dataset.target),
@@ -198,11 +203,17 @@ def _rows(
         separator="; ",
         ignore_nulls=True,
     )
-    return (
-        rows.with_columns(note=notes)
-        .select(pl.col(name).cast(dtype) for name, dtype in PREDICTION_SCHEMA.items())
-        .sort("symbol", "bar_ts")
+    rows = rows.with_columns(
+        note=notes, _middle=pl.Series(bundle.calibration.expected(pred_N, kind_N) * vol_N * 1e4, nan_to_null=True)
+    ).sort("symbol", "bar_ts")
+    ends = {"expected_close": "_middle", "lo80_close": "lo80_bps", "hi80_close": "hi80_bps"}
+    prices = rows.select(
+        "symbol",
+        pl.col("bar_ts").cast(TS),
+        last_close="close",
+        **{name: pl.col("close") * (pl.col(column) * 1e-4).exp() for name, column in ends.items()},
     )
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in PREDICTION_SCHEMA.items()), prices
 
 
 def _clock_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +87,27 @@ def test_predictions_have_the_agreed_columns_and_the_next_session_s_first_bar(
         assert 0 < row["p_up"] < 1
         assert row["in_training"] is True
         assert row["stale"] is False
+
+
+def test_prices_are_the_last_close_moved_by_the_returns(journey: Journey, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("predict", "-p", "demo", "-w", str(journey.space), "--now", NOW, "--format", "json", "--prices")
+    code, out, _ = typed(capsys, *words, "--top", "2")
+    rows = json.loads(out)
+    assert (code, len(rows)) == (0, 2)
+    bars = (
+        kp.scan_bars(kp.Workspace(journey.space))
+        .filter(pl.col("ts") == datetime(2026, 4, 30, 19, 55, tzinfo=UTC))
+        .collect()
+    )
+    closes = dict(bars.select("symbol", "close").iter_rows())
+    for row in rows:
+        assert row["last_close"] == closes[row["symbol"]]
+        assert row["lo80_close"] == pytest.approx(row["last_close"] * math.exp(row["lo80_bps"] / 1e4), rel=1e-12)
+        assert row["hi80_close"] == pytest.approx(row["last_close"] * math.exp(row["hi80_bps"] / 1e4), rel=1e-12)
+        assert row["lo80_close"] < row["expected_close"] < row["hi80_close"]
+    code, out, _ = typed(capsys, *words[:-3], "--top", "2", "--prices")
+    assert code == 0
+    assert "expected_close" in out
 
 
 def test_repeating_a_prediction_gives_the_same_bytes(

@@ -24,6 +24,9 @@ from klinepred.errors import UsageError
 if TYPE_CHECKING:
     import polars as pl
 
+ORDERS = ("symbol", "expected", "size", "p_up", "width")
+PRICES = ("last_close", "expected_close", "lo80_close", "hi80_close")
+
 
 @click.command(
     epilog="Example: klinepred predict --format json --now 2025-08-28T22:00:00Z", short_help="Predict the next bar."
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 @click.option("--start", "first", metavar="TS", help="Predict every bar opening at or after TS (with --end).")
 @click.option("--end", "last", metavar="TS", help="... and before TS.")
 @now_option
+@click.option("--sort", "order", type=click.Choice(ORDERS), help="Largest first (symbol: by name, the default).")
+@click.option("--top", "top", type=click.IntRange(1), metavar="N", help="Only the first N rows (default order: size).")
+@click.option("--prices", "prices", is_flag=True, help="Add last close, expected close and interval as prices.")
 @format_options
 @common
 def command(
@@ -47,6 +53,9 @@ def command(
     first: str | None,
     last: str | None,
     now: str | None,
+    order: str | None,
+    top: int | None,
+    prices: bool,
     form: str,
     output: Path | None,
     workspace: Path,
@@ -69,18 +78,39 @@ def command(
 
     folder = choose_model(space, pipeline=run.name, name=model)
 
+    import polars as pl
+
     from klinepred.model.bundle import load_bundle
     from klinepred.pipeline import predict_bars
 
     bundle = load_bundle(folder)
     answer = predict_bars(bundle, space, run, symbols=wanted, as_of=moment, span=span, now=clock)
+    shown = answer.rows.hstack(answer.prices.select(PRICES)) if prices else answer.rows
+    shown = chosen(shown, order=order, top=top)
     if form == "table":
-        write_rows(short(answer.rows), form=form, output=output, title=f"model {bundle.name}", last=40)
+        rows = short(shown).hstack(shown.select(pl.col(PRICES).round(4))) if prices else short(shown)
+        write_rows(rows, form=form, output=output, title=f"model {bundle.name}", last=40)
     else:
-        write_rows(answer.rows, form=form, output=output)
+        write_rows(shown, form=form, output=output)
     for symbol, reason in answer.failures.items():
         click.echo(f"no prediction: {symbol}: {reason}", err=True)
     return 3 if answer.failures else 0
+
+
+def chosen(rows: pl.DataFrame, *, order: str | None, top: int | None) -> pl.DataFrame:
+    """Rows in the order asked for, the first `top` of them; with `top` alone the largest expected moves, up or down."""
+    import polars as pl
+
+    keys = {
+        "expected": pl.col("expected_return_bps"),
+        "size": pl.col("expected_return_bps").abs(),
+        "p_up": pl.col("p_up"),
+        "width": pl.col("hi80_bps") - pl.col("lo80_bps"),
+    }
+    order = order or ("size" if top else "symbol")
+    if order != "symbol":
+        rows = rows.sort(keys[order], descending=True, nulls_last=True, maintain_order=True)
+    return rows.head(top) if top else rows
 
 
 def short(rows: pl.DataFrame) -> pl.DataFrame:

@@ -59,6 +59,12 @@ class Calibration:
                 lo_N[here_N], hi_N[here_N] = middle + kind.lo, middle + kind.hi
         return lo_N, hi_N
 
+    def expected(self, pred_N: np.ndarray, kind_N: np.ndarray) -> np.ndarray:
+        """The raw return [N] that the prediction stands for (its slope times it); NaN for a kind not calibrated."""
+        slope_K = np.array([np.nan if kind is None else kind.slope for kind in self.kinds])
+        middle_N: np.ndarray = slope_K[kind_N] * pred_N.astype(np.float64)
+        return middle_N
+
     def quantile(self, pred_N: np.ndarray, kind_N: np.ndarray, *, level: float) -> np.ndarray:
         """The raw return [N] that is not exceeded with probability `level`; NaN for a kind that could not be
         calibrated."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -164,7 +164,7 @@ def predict_bars(
     """
     from klinepred.features.custom import recipe_of
     from klinepred.model.bundle import recipe_in
-    from klinepred.prediction import Forecast, forecast
+    from klinepred.prediction import forecast
 
     _mind_leaks(bundle)
     if bundle.pipeline.get("name") == run.name and recipe_in(bundle).plain != recipe_of(run.features):
@@ -182,4 +182,4 @@ def predict_bars(
         )
     needed = [symbol for symbol in dict.fromkeys([*bundle.universe, *known]) if symbol in stored]
     answer = forecast(bundle, scan_bars(space, symbols=needed), symbols=known, as_of=as_of, span=span, now=now)
-    return Forecast(answer.rows, {**answer.failures, **unknown})
+    return replace(answer, failures={**answer.failures, **unknown})
