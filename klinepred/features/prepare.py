@@ -53,7 +53,6 @@ def prepare(bars: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             _step=LOG_C - LOG_C.shift(1),
             _moved_c=_last_change(C),
-            _moved_hl=_last_change(H, L),
             _moved_typical=_last_change(TYPICAL),
         )
         .with_columns(_r=pl.when("_linked").then(STEP))
@@ -80,13 +79,12 @@ def root_mean_square(value: pl.Expr, bars: int, *, least: int | None = None) -> 
 
 
 def moved(what: str, bars: int) -> pl.Expr:
-    """True where c, h or l (`hl`), or (h + l + c) / 3 (`typical`) is not the same on all of the last `bars` rows."""
+    """True where c, or (h + l + c) / 3 (`typical`), is not the same on all of the last `bars` rows."""
     return ROW - pl.col(f"_moved_{what}") < bars - 1
 
 
-def _last_change(*values: pl.Expr) -> pl.Expr:
-    changed = pl.any_horizontal(value.ne(value.shift(1)) for value in values)
-    return pl.when(changed).then(ROW).forward_fill()
+def _last_change(value: pl.Expr) -> pl.Expr:
+    return pl.when(value.ne(value.shift(1))).then(ROW).forward_fill()
 
 
 def spread(square: pl.Expr, first: pl.Expr, *, least: float = 0.0) -> pl.Expr:

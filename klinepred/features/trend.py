@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 import polars_talib as ta
 
-from klinepred.features.prepare import ATR, BIG_C, BIG_H, BIG_L, LOG_C, STEP, C, H, L, S, mean, moved
+from klinepred.features.prepare import ATR, BIG_C, BIG_H, BIG_L, LOG_C, ROW, STEP, C, H, L, S, mean, moved
 from klinepred.features.spec import Feature, Shared
 
 _TALIB = "TA-Lib"
@@ -15,6 +15,21 @@ _WILDER = "Wilder, New Concepts in Technical Trading Systems (1978); TA-Lib"
 SLOPE_BARS: Final = 24
 STILL: Final = 156
 """Bars without a move after which Wilder's sums of moves have all but decayed to 0/0."""
+
+FADE: Final = 260
+"""Bars after which an average of Wilder's over 14 bars has forgotten a value to less than 1e-8."""
+
+
+def _quiet() -> pl.Expr:
+    """The longest stretch without directional movement that any of the last `FADE` bars looks back on, in bars.
+
+    Without movement of either direction the ratio of the two sums stays what it was, however long ago, and the average
+    of the ratio remembers it: a new movement alone does not end that.
+    """
+    up, down = H - H.shift(1), L.shift(1) - L
+    directed = ((up > 0.0) & (up > down)) | ((down > 0.0) & (down > up))
+    last = pl.when(directed).then(ROW).forward_fill().fill_null(0)
+    return (ROW - last).rolling_max(FADE, min_samples=1)
 
 
 def _ema_ratio(fast: int, slow: int, *, reach: int) -> Feature:
@@ -89,11 +104,12 @@ TREND: Final = (
     ),
     Feature(
         name="trend__adx_14",
-        formula=f"ADX14(h, l, c); masked while neither h nor l has moved for {STILL} bars",
-        expression=pl.when(moved("hl", STILL)).then(ta.adx(BIG_H, BIG_L, BIG_C, 14)),
+        formula=f"ADX14(h, l, c); masked while any of the last {FADE} bars had no directed movement for {STILL} bars",
+        expression=pl.when(_quiet() < STILL).then(ta.adx(BIG_H, BIG_L, BIG_C, 14)),
         first_value=28,
         lookback_bars=420,
         source=_WILDER,
+        revision=2,
     ),
     Feature(
         name="trend__aroon_25",
@@ -131,9 +147,10 @@ TREND: Final = (
     Feature(
         name="trend__efficiency_12",
         formula="(c - c[12 bars ago]) / sum over 12 bars of |c - c[1 bar ago]|; masked while the price has not moved",
-        expression=(LOG_C - LOG_C.shift(12)) / (12.0 * mean(STEP.abs(), 12)),
+        expression=pl.when(moved("c", 13)).then((LOG_C - LOG_C.shift(12)) / (12.0 * mean(STEP.abs(), 12))),
         first_value=13,
         lookback_bars=13,
+        revision=2,
         source="Kaufman, Smarter Trading (1995), efficiency ratio with its sign, on log prices",
     ),
 )

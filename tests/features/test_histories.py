@@ -15,6 +15,8 @@ MARKETS = {
     "clean": market("ABCDEF", days=50, seed=11),
     "gaps, flat bars, silence": market("ABCDEF", days=50, seed=12, lost=0.05, still=0.2, silent=0.2),
     "coarse ticks": market("ABCDE", days=50, seed=13, price=5.0, move=3e-4, still=0.4, silent=0.3),
+    "pennies": market("ABCDE", days=50, seed=16, price=0.05, tick=0.01, move=4e-3),
+    "dead pennies": market("ABCDE", days=50, seed=17, price=0.05, tick=0.01, move=2e-3, still=0.5),
     "around the clock": market("A", "24/7", days=25, seed=14, price=3e4),
     "lunch break": market("ABCDE", "XHKG", days=50, seed=15),
 }

@@ -141,3 +141,15 @@ def test_the_frame_says_the_calendar_of_each_symbol() -> None:
     assert table.calendars == {"A": str(Clock("XNYS")), "B": "24/7"}
     assert table.features is F50
     assert table.frame.select("symbol", "ts", "close").equals(two.sort("symbol", "ts").select("symbol", "ts", "close"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_efficiency_is_masked_exactly_while_the_price_has_not_moved(seed: int) -> None:
+    """A sum of moves that are all zero keeps the rounding of those before it: 0/0 must not become -0 or 1e-3."""
+    bars = market("A", days=20, seed=70 + seed, price=1.0, tick=0.01, move=1e-3)
+    found = float64(bars)["trend__efficiency_12"]
+    closes = bars["close"]
+    moved = pl.Series([i >= 12 and len(set(closes[i - 12 : i + 1])) > 1 for i in range(len(closes))])
+    assert 100 < int(moved.sum()) < len(closes) - 100, "there are both"
+    assert (found.is_not_null() == moved).all()
+    assert found.abs().max() <= 1.0 + 1e-9  # type: ignore[operator]
