@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,8 @@ from klinepred.trial.passes import machine
 from klinepred.trial.picture import draw_trial
 from klinepred.trial.report import TrialReport
 from klinepred.trial.rules import advise
+
+log = logging.getLogger("klinepred.trial")
 
 KIND: Final = "amp-check"
 STEPS: Final = 30
@@ -56,6 +60,9 @@ def check_precisions(
     check_network(run.model, data.settings, run.train)
     tracker, progress = tracker or NoTracker(), progress or NoProgress()
     device = choose_device(run.train.device)
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if device.type == "cpu" and load > cores:
+        log.warning("other programs keep this machine busy (load %.1f on %d cores): times will be rough", load, cores)
     with StopRequest() as stop:
 
         def check(where: str) -> None:

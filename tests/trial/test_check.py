@@ -154,6 +154,20 @@ def test_a_stop_marks_the_run_killed(number: signal.Signals, code: int, data: Da
     assert (len(diary.steps), diary.ended) == (5, 1)
 
 
+def test_a_busy_machine_is_warned_of(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def given(load: float) -> str:
+        monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+        caplog.clear()
+        check_precisions(data, pipeline(), steps=STEPS)
+        return caplog.text
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert "busy" not in given(2.0)
+    assert "load 2.5 on 2 cores" in given(2.5)
+
+
 def test_a_network_that_does_not_fit_the_data_is_refused_before_a_run_is_opened(data: Dataset) -> None:
     run = pipeline()
     run = run.model_copy(update={"model": run.model.model_copy(update={"flatten": 7})})
