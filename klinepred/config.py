@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import tomllib
 from collections.abc import Iterator
@@ -39,9 +40,17 @@ def load_pipeline(
     path = _find(str(name), workspace)
     table = _read_toml(path)
     table.setdefault("name", path.stem)
+    return change_pipeline(table, overrides=overrides, where=str(name), workspace=workspace)
+
+
+def change_pipeline(
+    table: dict[str, Any], *, overrides: list[str] | tuple[str, ...], where: str, workspace: Workspace | None = None
+) -> Pipeline:
+    """A pipeline as plain nested dictionaries with overrides applied. The rest as `load_pipeline`."""
+    table = copy.deepcopy(table)
     for text in overrides:
         _override(table, text)
-    return parse_pipeline(table, where=str(name), workspace=workspace)
+    return parse_pipeline(table, where=where, workspace=workspace)
 
 
 def parse_pipeline(table: dict[str, Any], *, where: str, workspace: Workspace | None = None) -> Pipeline:

@@ -31,8 +31,14 @@ def audit_stored(
     features: FeatureSet,
     settings: DatasetSettings,
     depth: Depth = THOROUGH,
+    as_of: int | None = None,
 ) -> Certificate:
     """Audit the steps from the stored bars of `symbols` to predictions, before any training.
+
+    Parameters
+    ----------
+    as_of
+        Bars as the store was at this version; default: the newest.
 
     Raises
     ------
@@ -40,23 +46,25 @@ def audit_stored(
         Too little is stored to train on.
     """
     stages = pipeline_stages(features, settings)
-    evidence = pipeline_evidence(space, symbols, features=features, settings=settings, rows=depth.evidence)
+    evidence = pipeline_evidence(space, symbols, features=features, settings=settings, rows=depth.evidence, as_of=as_of)
     try:
         return certify(stages, evidence, depth=depth)
     except (DatasetError, TrainingError):
         if len(evidence.universe) == len(symbols):
             raise
-    evidence = pipeline_evidence(space, symbols, features=features, settings=settings, rows=None)
+    evidence = pipeline_evidence(space, symbols, features=features, settings=settings, rows=None, as_of=as_of)
     return certify(stages, evidence, depth=depth)
 
 
-def audit_before_training(space: Workspace, data: Dataset) -> Certificate:
+def audit_before_training(space: Workspace, data: Dataset, *, as_of: int | None = None) -> Certificate:
     """A fast audit of the steps that made `data`; one that cannot be carried out has failed.
 
     Parameters
     ----------
     data
         What is about to be trained on: its inputs must be those that the stored bars give when computed afresh.
+    as_of
+        Version of the store that `data` was made from; default: the newest.
 
     Raises
     ------
@@ -65,8 +73,8 @@ def audit_before_training(space: Workspace, data: Dataset) -> Certificate:
     """
     try:
         features, settings = data.features, data.settings
-        certificate = audit_stored(space, data.universe, features=features, settings=settings, depth=FAST)
-        return Certificate((*certificate.checks, _as_computed_afresh(space, data)))
+        certificate = audit_stored(space, data.universe, features=features, settings=settings, depth=FAST, as_of=as_of)
+        return Certificate((*certificate.checks, _as_computed_afresh(space, data, as_of)))
     except (DatasetError, TrainingError):
         raise
     except KlinepredError as error:
@@ -85,10 +93,10 @@ def audit_bundle(space: Workspace, bundle: ModelBundle) -> Certificate:
     return certify(model_stages(bundle), model_evidence(space, bundle), bundle=bundle)
 
 
-def _as_computed_afresh(space: Workspace, data: Dataset) -> Check:
+def _as_computed_afresh(space: Workspace, data: Dataset, as_of: int | None) -> Check:
     """Training takes features from a cache: for some symbols they are computed again, and must agree."""
     evidence = pipeline_evidence(
-        space, data.universe, features=data.features, settings=data.settings, rows=FAST.evidence
+        space, data.universe, features=data.features, settings=data.settings, rows=FAST.evidence, as_of=as_of
     )
     stages = pipeline_stages(data.features, data.settings)
     fresh = stages.features(evidence.bars, evidence.universe, pl.Float32())

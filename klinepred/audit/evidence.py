@@ -19,13 +19,19 @@ FEWEST = 6
 
 
 def pipeline_evidence(
-    space: Workspace, symbols: Sequence[str], *, features: FeatureSet, settings: DatasetSettings, rows: int | None
+    space: Workspace,
+    symbols: Sequence[str],
+    *,
+    features: FeatureSet,
+    settings: DatasetSettings,
+    rows: int | None,
+    as_of: int | None = None,
 ) -> Evidence:
     """Whole histories of as many symbols as hold `rows` bars (None: of all), evenly chosen among the long ones."""
-    chosen = tuple(symbols) if rows is None else _choose(space, symbols, rows=rows)
-    bars = scan_bars(space, symbols=chosen).collect()
+    chosen = tuple(symbols) if rows is None else _choose(space, symbols, rows=rows, as_of=as_of)
+    bars = scan_bars(space, symbols=chosen, as_of=as_of).collect()
     some = "" if len(chosen) == len(symbols) else f" of {len(symbols)}"
-    about = f"{_words(bars)} of {len(chosen)}{some} symbols, store version {store_version(space)}"
+    about = f"{_words(bars)} of {len(chosen)}{some} symbols, store version {store_version(space, as_of=as_of)}"
     return Evidence(bars, chosen, features, settings, about)
 
 
@@ -57,8 +63,8 @@ def model_evidence(space: Workspace, bundle: ModelBundle) -> Evidence:
     return Evidence(bars, tuple(bundle.universe), features_of(bundle), bundle.dataset, about)
 
 
-def _choose(space: Workspace, symbols: Sequence[str], *, rows: int) -> tuple[str, ...]:
-    stored = list_symbols(space).filter(pl.col("symbol").is_in(list(symbols)))
+def _choose(space: Workspace, symbols: Sequence[str], *, rows: int, as_of: int | None) -> tuple[str, ...]:
+    stored = list_symbols(space, as_of=as_of).filter(pl.col("symbol").is_in(list(symbols)))
     if stored.get_column("bars").sum() <= rows:
         return tuple(symbols)
     long = stored.filter(pl.col("bars") >= 0.5 * pl.col("bars").max())

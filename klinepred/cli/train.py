@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from klinepred.cli.options import allow_leaks_option, common, pipeline_option, read_pipeline, set_option, start
 
@@ -21,11 +22,13 @@ from klinepred.cli.options import allow_leaks_option, common, pipeline_option, r
     type=click.Choice(["stop", "fallback"]),
     help="When gradients stay infinite: end the run (default), or go on in bf16, then fp32.",
 )
-@click.option("--resume", metavar="RUN", help="Continue a run: its id, or the path of a checkpoint.")
+@click.option("--resume", metavar="RUN", help='Continue a run: its name or id, a checkpoint, or "last".')
 @click.option("--init-from", metavar="MODEL", help="Begin a new run from the weights of a saved model (warm start).")
 @allow_leaks_option
 @common
+@click.pass_context
 def command(
+    ctx: click.Context,
     pipeline: str,
     overrides: tuple[str, ...],
     amp: bool,
@@ -44,12 +47,18 @@ def command(
 
     A fast leak audit comes first (`klinepred audit` is the thorough one); if it fails, nothing is trained.
     The scaler is fitted on train rows only, the best epoch is chosen on validation, and the test part stays closed
-    until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it. --init-from is another thing: a new
-    run with a fresh optimiser and schedule, which begins from a model's weights and keeps that model's scaler.
+    until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it, with the bars the run saw and,
+    unless -p names another, its own pipeline. --init-from is another thing: a new run with a fresh optimiser and
+    schedule, which begins from a model's weights and keeps that model's scaler.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device, on_overflow=on_overflow)
-    run = read_pipeline(pipeline, (*overrides, *flags), space)
+    if resume is not None and ctx.get_parameter_source("pipeline") is not ParameterSource.COMMANDLINE:
+        from klinepred.pipeline import resumed_pipeline
+
+        run = resumed_pipeline(space, resume, overrides=(*overrides, *flags))
+    else:
+        run = read_pipeline(pipeline, (*overrides, *flags), space)
 
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_model

@@ -2,7 +2,14 @@
 
 from klinepred.pipeline.data import build_dataset, dataset_of
 from klinepred.pipeline.judge import GradedModel, compare_models, evaluate_model, predict_bars
-from klinepred.pipeline.learn import Trained, audit_model, audit_pipeline, train_model, try_precisions
+from klinepred.pipeline.learn import (
+    Trained,
+    audit_model,
+    audit_pipeline,
+    resumed_pipeline,
+    train_model,
+    try_precisions,
+)
 from klinepred.pipeline.symbols import choose_symbols
 
 __all__ = [
@@ -16,6 +23,7 @@ __all__ = [
     "dataset_of",
     "evaluate_model",
     "predict_bars",
+    "resumed_pipeline",
     "train_model",
     "try_precisions",
 ]

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("klinepred.pipeline")
 
 
-def build_dataset(run: Pipeline, space: Workspace, *, scaler: Scaler | None = None) -> Dataset:
+def build_dataset(
+    run: Pipeline, space: Workspace, *, version: int | None = None, scaler: Scaler | None = None
+) -> Dataset:
     """The training dataset of a pipeline from what the store holds.
 
     Parameters
     ----------
+    version
+        What it held at this version; default: the newest.
     scaler
         Of the model whose weights training begins from; default: one fitted on the train rows.
 
@@ -36,13 +40,12 @@ def build_dataset(run: Pipeline, space: Workspace, *, scaler: Scaler | None = No
 
     from klinepred.bars.hindsight import judge_universe
     from klinepred.dataset.make import make_dataset
-    from klinepred.features.cache import cached_frame
     from klinepred.features.custom import features_for
+    from klinepred.pipeline.past import features_at
 
     features = features_for(run.features)
-    symbols = choose_symbols(run, space)
-    table = cached_frame(scan_bars(space, symbols=symbols), features, universe=symbols, folder=space.features)
-    data = make_dataset(table, run.dataset, scaler=scaler)
+    symbols = choose_symbols(run, space, as_of=version)
+    data = make_dataset(features_at(space, symbols, features, version=version), run.dataset, scaler=scaler)
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
         log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
     real = data.spans().filter(~pl.col("symbol").is_in(list(simulated_symbols(space))))

@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klinepred.bars.store import store_version
+from klinepred.config import change_pipeline
 from klinepred.paths import Workspace
 from klinepred.pipeline.data import build_dataset
+from klinepred.pipeline.past import seen_version
 from klinepred.pipeline.symbols import choose_symbols
 from klinepred.settings import Pipeline
 
@@ -67,26 +70,53 @@ def train_model(
 
     refuse_both(init_from, resume)
     checkpoint = find_checkpoint(space, resume) if resume else None
+    version = seen_version(space, checkpoint) if checkpoint else store_version(space)
     first = _first(init_from, run, space, allow_leaks=allow_leaks) if init_from else None
-    mlflow = MlflowTracker(space, run)
+    mlflow = MlflowTracker(space, run, version=version)
     kept = first.scaler if first else kept_scaler(checkpoint) if checkpoint else None
-    data = build_dataset(run, space, scaler=kept)
+    data = build_dataset(run, space, version=version, scaler=kept)
     if first is not None:
         check_seen(first, data.split)
-    certificate = audit_before_training(space, data)
+    certificate = audit_before_training(space, data, as_of=version)
     if not allow_leaks:
         refuse_leaks(certificate, pipeline=run.name)
     if checkpoint is None and (line := untried(space, run, data)):
         log.warning("%s", line)
     tracker = CertifiedTracker(mlflow, certificate, space=space, tainted=first is not None and is_leaky(first))
-    with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
-        bundle = train(
-            data, run.model, run.train, tracker=tracker, progress=progress, resume=checkpoint, init_from=first
-        )
+    shelved: list[Trained] = []
+
+    def shelve(bundle: ModelBundle) -> None:
         stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
-        name = f"{run.name}-{stamp}-{bundle.run_id[:8]}"
-        folder = save_bundle(replace(bundle, name=name), space.trained / name)
-    return Trained(replace(bundle, name=name), folder, data)
+        named = replace(bundle, name=f"{run.name}-{stamp}-{bundle.run_id[:8]}")
+        shelved.append(Trained(named, save_bundle(named, space.trained / named.name), data))
+
+    with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
+        train(
+            data,
+            run.model,
+            run.train,
+            tracker=tracker,
+            progress=progress,
+            resume=checkpoint,
+            init_from=first,
+            shelve=shelve,
+        )
+    return shelved[0]
+
+
+def resumed_pipeline(space: Workspace, resume: str, *, overrides: tuple[str, ...]) -> Pipeline:
+    """The pipeline of a checkpoint with overrides applied.
+
+    Raises
+    ------
+    UsageError, TrainingError
+        No checkpoint, or more than one, fits; or it cannot be read.
+    """
+    from klinepred.training.checkpoint import find_checkpoint, load_checkpoint
+
+    path = find_checkpoint(space, resume)
+    table = load_checkpoint(path)["pipeline"]
+    return change_pipeline(table, overrides=overrides, where=f"of checkpoint {path.stem}", workspace=space)
 
 
 def try_precisions(run: Pipeline, space: Workspace, *, steps: int, progress: Progress | None = None) -> TrialReport:

@@ -13,15 +13,20 @@ from klinepred.settings import Pipeline
 log = logging.getLogger("klinepred.pipeline")
 
 
-def choose_symbols(run: Pipeline, space: Workspace) -> tuple[str, ...]:
+def choose_symbols(run: Pipeline, space: Workspace, *, as_of: int | None = None) -> tuple[str, ...]:
     """The pipeline's symbols that are in the store, those absent being warned of; none there: all of its calendar.
+
+    Parameters
+    ----------
+    as_of
+        The store as it was at this version.
 
     Raises
     ------
     StoreError
         The store holds nothing that fits.
     """
-    table = list_symbols(space)
+    table = list_symbols(space, as_of=as_of)
     clock = Clock(run.data.calendar, run.data.hours)
     stored = dict(zip(table["symbol"], zip(table["calendar"], table["hours"], strict=True), strict=True))
     listed = [symbol for symbol in run.data.symbols if symbol in stored]

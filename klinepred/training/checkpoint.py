@@ -17,6 +17,7 @@ from klinepred.dataset.make import Dataset
 from klinepred.errors import TrainingError, UsageError
 from klinepred.paths import Workspace, open_atomic
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
+from klinepred.training.outline import Outline, outline
 
 FORMAT: Final = 1
 
@@ -101,14 +102,17 @@ def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, tr
     if had != has:
         keys = [key for key in has if had[key] != has[key]]
         raise _other("network", *(", ".join(f"{key} = {one[key]}" for key in keys) for one in (had, has)))
+    remarks = []
     if saved["data"] != data_fingerprint(data):
-        raise _other("data set", saved["data"], data_fingerprint(data))
+        if "outline" not in saved or not Outline.from_dict(saved["outline"]).near(outline(data)):
+            raise _other("data set", saved["data"], data_fingerprint(data))
+        remarks.append("features differ from those of before in their last digits: the resumed run will, too")
     now = train.model_dump(mode="json")
     changed = [key for key in now if key in before["train"] and before["train"][key] != now[key]]
     for key in ("seed", "batch"):
         if key in changed and saved["counters"]["position"]:
             raise _other(f"train.{key} in the middle of an epoch", before["train"][key], now[key])
-    remarks = [f"resumed with train.{key} = {now[key]}, before {before['train'][key]}" for key in changed]
+    remarks += [f"resumed with train.{key} = {now[key]}, before {before['train'][key]}" for key in changed]
     if "epochs" in changed and now["schedule"] == "cosine":
         remarks.append(
             f"the learning rate goes on as in a run of {now['epochs']} epochs, but until here it fell as in one of"

@@ -19,6 +19,7 @@ from klinepred.settings.network import check_network
 from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
 from klinepred.training.ensemble import train_ensemble
 from klinepred.training.outcome import UNCERTIFIED, hand_over, make_bundle
+from klinepred.training.outline import outline
 from klinepred.training.pace import Pace
 from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import EpochNews, NoProgress, Progress, StepNews
@@ -159,11 +160,14 @@ def train_one(
         status: RunStatus = "FAILED"
         try:
             place = checkpoint or tracker.checkpoint or resume
-            fingerprint = data_fingerprint(data)
+            fingerprint, shape = (
+                data_fingerprint(data),
+                {"outline": outline(data).to_dict(), SCALER: data.scaler.to_dict()},
+            )
 
             def save() -> None:
                 if place is not None:
-                    table = {**snapshot(state, device=device), SCALER: data.scaler.to_dict()}
+                    table = snapshot(state, device=device) | shape
                     save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
 
             saver = Saver(save, minutes=train.save_minutes)

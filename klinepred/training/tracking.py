@@ -48,14 +48,20 @@ class MlflowTracker:
     It talks to its own store through MlflowClient alone: MLflow's global state is neither read nor set. Metrics,
     tags and artifacts may be added after the end.
 
+    Parameters
+    ----------
+    version
+        Version of the bar store that the run's bars come from; default: the newest at the start.
+
     Raises
     ------
     UsageError
         The store is of a kind that MLflow no longer supports; nothing was started yet.
     """
 
-    def __init__(self, space: Workspace, run: Pipeline) -> None:
+    def __init__(self, space: Workspace, run: Pipeline, *, version: int | None = None) -> None:
         self.space = space
+        self._version = version
         self.pipeline: Pipeline | None = run
         self.uri = run_store(space)
         self.run_id = ""
@@ -94,7 +100,7 @@ class MlflowTracker:
         """
         run = pipeline or self.pipeline or Pipeline(name="unnamed")
         commit = git_commit(self.space.root)
-        version = store_version(self.space)
+        version = store_version(self.space) if self._version is None else self._version
         settings = {**_flat(run), **{key: str(value) for key, value in params.items()}}
         about = {
             **process_tags(self.space.root),
