@@ -22,7 +22,7 @@ from klinepred.bars.ingest import ingest
 from klinepred.bars.store import store_version
 from klinepred.bars.undo import delete_bars
 from klinepred.errors import ModelError, TrainingError
-from klinepred.paths import Workspace
+from klinepred.paths import Workspace, write_atomic
 from klinepred.pipeline import Trained, resumed_pipeline, train_model
 from klinepred.settings import Pipeline
 from klinepred.training.named import named_versions
@@ -148,7 +148,7 @@ def test_resume_alone_takes_the_runs_own_pipeline(space: Workspace, stopped: tup
 def test_a_models_folder_that_cannot_be_written_leaves_the_run_failed_and_resumable(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = room.write_atomic
+    true = write_atomic
 
     def full(path: Path, content: bytes | str) -> None:
         if space.trained in path.parents:
