@@ -64,15 +64,14 @@ class MlflowTracker:
         self._version = version
         self.pipeline: Pipeline | None = run
         self.uri = run_store(space)
-        self.run_id = ""
-        self.run_name = ""
+        self.run_id = self.run_name = ""
         self.checkpoint: Path | None = None
         self._client: MlflowClient | None = None
         self._above: tuple[MlflowTracker, int] | None = None
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
-        child = MlflowTracker(self.space, self.pipeline or Pipeline(name="unnamed"))
+        child = MlflowTracker(self.space, self.pipeline or Pipeline(name="unnamed"), version=self._version)
         child._above = self, number
         return child
 
