@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from klinepred.audit.depth import Depth
+from klinepred.audit.depth import FAST
 from klinepred.config import load_pipeline
 from klinepred.model.lstm import build_network
 from klinepred.paths import Workspace
@@ -35,7 +36,7 @@ def _quick() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        shallow = Depth(rows=4000, cuts=1, futures=1, starts=1, held_out=1, replays=1, evidence=8000)
+        shallow = replace(FAST, rows=4000, cuts=1, futures=1, starts=1, held_out=1, replays=1, evidence=8000)
         patch.setattr("klinepred.audit.audit.FAST", shallow)
         yield
     torch.set_num_threads(before)

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from deltalake import DeltaTable
 
 import klinepred as kp
 import klinepred.model.bundle as room
-from klinepred.audit.depth import Depth
+from klinepred.audit.depth import FAST
 from klinepred.bars.ingest import ingest
 from klinepred.bars.store import store_version
 from klinepred.bars.undo import delete_bars
@@ -59,7 +60,7 @@ def _quick() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        shallow = Depth(rows=4000, cuts=1, futures=1, starts=1, held_out=1, replays=1, evidence=8000)
+        shallow = replace(FAST, rows=4000, cuts=1, futures=1, starts=1, held_out=1, replays=1, evidence=8000)
         patch.setattr("klinepred.audit.audit.FAST", shallow)
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         yield
