@@ -22,7 +22,7 @@ from klinepred.training.outcome import UNCERTIFIED, hand_over, make_bundle
 from klinepred.training.outline import outline
 from klinepred.training.pace import Pace
 from klinepred.training.precision import choose_device, device_name
-from klinepred.training.progress import EpochNews, NoProgress, Progress, StepNews
+from klinepred.training.progress import EpochNews, NoProgress, Progress
 from klinepred.training.recorder import FlightRecorder
 from klinepred.training.rescue import rescue
 from klinepred.training.rows import TrainRows
@@ -31,7 +31,7 @@ from klinepred.training.saver import Saver
 from klinepred.training.schedule import learning_rate
 from klinepred.training.session import Session
 from klinepred.training.signals import StopRequest, TrainingStopped
-from klinepred.training.state import State, make_state, precision_of, restore, snapshot
+from klinepred.training.state import make_state, precision_of, restore, snapshot
 from klinepred.training.step import take_step
 from klinepred.training.tracker import Metric, NoTracker, RunStatus, Tracker
 from klinepred.training.validation import validate
@@ -160,14 +160,12 @@ def train_one(
         status: RunStatus = "FAILED"
         try:
             place = checkpoint or tracker.checkpoint or resume
-            fingerprint, shape = (
-                data_fingerprint(data),
-                {"outline": outline(data).to_dict(), SCALER: data.scaler.to_dict()},
-            )
+            fingerprint = data_fingerprint(data)
+            fixed = {"outline": outline(data).to_dict(), SCALER: data.scaler.to_dict()}
 
             def save() -> None:
                 if place is not None:
-                    table = snapshot(state, device=device) | shape
+                    table = snapshot(state, device=device) | fixed
                     save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
 
             saver = Saver(save, minutes=train.save_minutes)
@@ -242,7 +240,7 @@ def _epochs(session: Session, recorder: FlightRecorder) -> None:
             if result.skipped:
                 rescue(session, result)
             bars += labels
-            session.progress.step(_step_news(state, train, result.loss, planned=planned, pace=pace))
+            session.progress.step(session.news(result.loss, pace=pace))
             if stop.signal is not None:
                 session.save()
                 raise stop.error(where=f"after step {counters.tried} of {planned}", checkpoint=session.checkpoint)
@@ -284,19 +282,6 @@ def _epochs(session: Session, recorder: FlightRecorder) -> None:
         log.debug("%s", news)
         if stop.signal is not None and counters.epoch < train.epochs:
             raise stop.error(where=f"after epoch {counters.epoch}", checkpoint=session.checkpoint)
-
-
-def _step_news(state: State, train: TrainSettings, loss: float, *, planned: int, pace: Pace) -> StepNews:
-    counters = state.counters
-    return StepNews(
-        epoch=counters.epoch + 1,
-        epochs=train.epochs,
-        step=counters.tried,
-        steps=planned,
-        loss=loss,
-        bars_per_s=pace.bars_per_s,
-        eta_s=pace.eta_s(planned - counters.tried),
-    )
 
 
 def _cards(device: torch.device) -> list[torch.device]:

@@ -10,8 +10,9 @@ import torch
 
 from klinepred.dataset.make import Dataset
 from klinepred.settings import TrainSettings
+from klinepred.training.pace import Pace
 from klinepred.training.precision import Precision
-from klinepred.training.progress import Progress
+from klinepred.training.progress import Progress, StepNews
 from klinepred.training.rows import TrainRows
 from klinepred.training.saver import Saver
 from klinepred.training.signals import StopRequest
@@ -59,3 +60,16 @@ class Session:
         """Whether the last epoch is done, or patience is out."""
         counters, train = self.state.counters, self.train
         return counters.epoch >= train.epochs or bool(train.patience and counters.stale >= train.patience)
+
+    def news(self, loss: float, *, pace: Pace) -> StepNews:
+        """What the user is shown after a step."""
+        counters = self.state.counters
+        return StepNews(
+            epoch=counters.epoch + 1,
+            epochs=self.train.epochs,
+            step=counters.tried,
+            steps=self.planned,
+            loss=loss,
+            bars_per_s=pace.bars_per_s,
+            eta_s=pace.eta_s(self.planned - counters.tried),
+        )
