@@ -198,7 +198,7 @@ def _rows(
         pl.when(pl.col("stale") & (pl.col("_age") > DAY_MIN)).then(
             pl.format("stale: closed {} days ago", pl.col("_age") // DAY_MIN)
         ),
-        pl.when(pl.lit(history) & (pl.col("session") <= bundle.split.train_end)).then(pl.lit("in training span")),
+        pl.when(pl.lit(history) & bundle.split.in_training(pl.col("session"))).then(pl.lit("in training span")),
         pl.lit(partial, dtype=pl.String),
         separator="; ",
         ignore_nulls=True,

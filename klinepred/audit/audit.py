@@ -30,10 +30,11 @@ def audit_stored(
     *,
     features: FeatureSet,
     settings: DatasetSettings,
+    fold: int = 1,
     depth: Depth = THOROUGH,
     as_of: int | None = None,
 ) -> Certificate:
-    """Audit the steps from the stored bars of `symbols` to predictions, before any training.
+    """Audit the steps from the stored bars of `symbols` to predictions, before any training; of one fold.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def audit_stored(
     StoreError, DatasetError, TrainingError
         Too little is stored to train on.
     """
-    stages = pipeline_stages(features, settings)
+    stages = pipeline_stages(features, settings, fold=fold)
     evidence = pipeline_evidence(space, symbols, features=features, settings=settings, rows=depth.evidence, as_of=as_of)
     try:
         return certify(stages, evidence, depth=depth)
@@ -73,7 +74,10 @@ def audit_before_training(space: Workspace, data: Dataset, *, as_of: int | None 
     """
     try:
         features, settings = data.features, data.settings
-        certificate = audit_stored(space, data.universe, features=features, settings=settings, depth=FAST, as_of=as_of)
+        fold = data.split.fold
+        certificate = audit_stored(
+            space, data.universe, features=features, settings=settings, fold=fold, depth=FAST, as_of=as_of
+        )
         return Certificate((*certificate.checks, _as_computed_afresh(space, data, as_of)))
     except (DatasetError, TrainingError):
         raise

@@ -32,7 +32,9 @@ def check_inputs(data: Dataset, table: FeatureFrame, truth: Ledger) -> list[Chec
 
 
 def _scaler(data: Dataset, rows: pl.DataFrame, truth: Ledger) -> Check:
-    train = rows.filter(pl.Series(truth.session_N <= (data.split.train_end - EPOCH).days))
+    start = data.split.train_start
+    early_N = truth.session_N < (-1 if start is None else (start - EPOCH).days)
+    train = rows.filter(pl.Series((truth.session_N <= (data.split.train_end - EPOCH).days) & ~early_N))
     faults = []
     for index, name in enumerate(data.scaler.names):
         value = train.get_column(name).drop_nulls().cast(pl.Float64).to_numpy()

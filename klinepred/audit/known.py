@@ -21,11 +21,15 @@ from klinepred.audit.stages import Evidence, Stages, table_of
 from klinepred.audit.targets import where
 from klinepred.dataset.make import Dataset
 from klinepred.dataset.split import PARTS
-from klinepred.model.calibration import KindCalibration
+from klinepred.model.calibration import UNTRAINED, KindCalibration
 from klinepred.schema import BAR
 
 Flags = npt.NDArray[np.bool_]
-SOURCES = {"calibration part": ("calibration",), "calibration and validation part": ("calibration", "validation")}
+SOURCES = {
+    "calibration part": ("calibration",),
+    "calibration and validation part": ("calibration", "validation"),
+    UNTRAINED: ("calibration", "validation"),
+}
 """From which parts a calibration that names this source may come; any other source: from train."""
 
 

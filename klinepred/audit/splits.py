@@ -43,7 +43,9 @@ def _apart(data: Dataset, truth: Ledger) -> Check:
 def _inside(data: Dataset, truth: Ledger) -> Check:
     """Every bar of a label lies in the sessions of its part."""
     edges = [_days(day) for day in (data.split.train_end, data.split.validation_end, data.split.calibration_end)]
-    low, high = np.array([-1, *edges]), np.array([*edges, np.iinfo(np.int64).max])
+    start, end = data.split.train_start, data.split.test_end
+    low = np.array([-1 if start is None else _days(start) - 1, *edges])
+    high = np.array([*edges, np.iinfo(np.int64).max if end is None else _days(end)])
     labelled_N = data.part_N >= 0
     code_N = np.where(labelled_N, data.part_N, 0)
     out_N = labelled_N & ((truth.first_session_N <= low[code_N]) | (truth.last_session_N > high[code_N]))
@@ -54,8 +56,9 @@ def _inside(data: Dataset, truth: Ledger) -> Check:
             *([] if edges == sorted(edges) else [f"parts out of order: {data.split.to_dict()}"]),
             *where(data, out_N, "a label that reaches over a border"),
         ],
-        detail=f"train to {data.split.train_end}, validation to {data.split.validation_end},"
-        f" calibration to {data.split.calibration_end}",
+        detail=f"train{'' if start is None else f' from {start}'} to {data.split.train_end},"
+        f" validation to {data.split.validation_end}, calibration to {data.split.calibration_end}"
+        f"{'' if end is None else f', test to {end}'}",
     )
 
 

@@ -102,9 +102,9 @@ def calendars_of(bars: pl.DataFrame) -> dict[str, str]:
     return {str(symbol): str(text) for symbol, text in pairs.iter_rows()}
 
 
-def pipeline_stages(features: FeatureSet, settings: DatasetSettings, *, seed: int = 7) -> Stages:
-    """The product's own steps before any training, with a small network of seeded random weights."""
-    return _own(features, lambda table: make_dataset(table, settings), seed=seed)
+def pipeline_stages(features: FeatureSet, settings: DatasetSettings, *, fold: int = 1, seed: int = 7) -> Stages:
+    """The product's own steps before any training (of one fold), with a small network of seeded random weights."""
+    return _own(features, lambda table: make_dataset(table, settings, fold=fold), seed=seed)
 
 
 def model_stages(bundle: ModelBundle, *, seed: int = 7) -> Stages:

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("ingest", "Take bars in from Yahoo, files or the simulated market."),
     "bars": ("bars", "List, check and show the stored bars."),
     "features": ("features", "List the 50 features, show their values."),
+    "dataset": ("dataset", "Say what a pipeline would learn from: parts, sequences, labels left out."),
     "audit": ("audit", "Prove on the stored bars that nothing sees the future."),
     "train": ("train", "Train the LSTM and log the run to MLflow."),
     "amp-check": ("amp_check", "Try fp32, fp16 and bf16 on a small budget: parity, speed, memory."),

@@ -5,20 +5,28 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
 
+from klinepred.dataset.memory import fits_memory, free_bytes
 from klinepred.dataset.scale import Scaler, fit_scaler
 from klinepred.dataset.sequences import Sequences, cut_sequences
-from klinepred.dataset.split import PARTS, TRAIN, Split, assign_parts, make_split
+from klinepred.dataset.split import PARTS, TRAIN, Split, assign_parts, make_splits, say_removed
 from klinepred.dataset.target import QUORUM, add_targets
 from klinepred.errors import DatasetError
 from klinepred.features.build import FeatureFrame
 from klinepred.features.spec import FeatureSet
 from klinepred.schema import CALENDAR
 from klinepred.settings import DatasetSettings
+
+NEEDED: Final = [
+    *("symbol", "ts", "close", "session", "slot", "kind", "vol", "ret", "raw", "y", "first_session", "last_session")
+]
+"""Of what `add_targets` gives."""
 
 log = logging.getLogger("klinepred.dataset")
 
@@ -45,11 +53,14 @@ class Dataset:
         Int8: index into `PARTS` of the raw target; -1 = none, or purged.
     rows
         symbol, ts, session, close of the N rows, sorted by symbol and ts; label_session is the session in which the
-        target ends (null = no target): an overnight target belongs to the session it opens.
+        target ends (null = no target): an overnight target belongs to the session it opens; end_part and removed as
+        `klinepred.dataset.split.assign_parts` has them.
     sequences
         All sequences over the N rows; `sequences.covering(data.mask("train"))` are those of a part.
     lacking
         By symbol, bars and sessions of those that have too few for a usable row: (bars, sessions).
+    warm_up
+        By part, bars that are not usable because too little history lies behind them.
     """
 
     x_NF: np.ndarray
@@ -68,6 +79,7 @@ class Dataset:
     calendars: dict[str, str]
     settings: DatasetSettings
     lacking: dict[str, tuple[int, int]]
+    warm_up: dict[str, int] = field(default_factory=dict)
 
     def mask(self, part: str) -> np.ndarray:
         """Rows [N] with a label `y_N` that belongs to `part` and that a sequence owns."""
@@ -97,7 +109,10 @@ def make_dataset(
     *,
     scaler: Scaler | None = None,
     split: Split | None = None,
+    fold: int = 1,
     need_rows: bool = True,
+    on_disk: bool | None = None,
+    folder: Path | None = None,
 ) -> Dataset:
     """Targets, parts, scaling and sequences from a table of features.
 
@@ -105,6 +120,14 @@ def make_dataset(
     before that are in no sequence. For training leave `scaler` and `split` out: the split is resolved from the
     settings and the scaler fitted on the rows of train sessions only. For evaluating or predicting with a model pass
     the model's own; with `need_rows` false it is no error that no row is usable (`lacking` says why).
+
+    Parameters
+    ----------
+    fold
+        Which fold of the settings' walk-forward, from 1.
+    on_disk, folder
+        Whether the matrix of features lies in a file, see `klinepred.dataset.memory.new_matrix`; None = where it does
+        not fit into the free memory.
 
     Raises
     ------
@@ -125,37 +148,39 @@ def make_dataset(
             do="ingest more symbols, or train on raw returns with --set dataset.target=raw",
         )
     frame = add_targets(closes, settings, universe=table.universe) if closes.height else closes
-    usable, lacking = _usable(frame, table.features) if closes.height else (np.zeros(0, dtype=bool), {})
+    del closes
+    usable, lacking = _usable(frame, table.features) if frame.height else (np.zeros(0, dtype=bool), {})
     if not usable.any() and (need_rows or split is None):
-        most = max((bars for bars, _ in lacking.values()), default=0)
-        days = max((sessions for _, sessions in lacking.values()), default=0)
-        raise DatasetError(
-            "history",
-            expected=f"a symbol with at least {table.features.lookback_bars} bars"
-            f" and {table.features.lookback_sessions} finished sessions before the newest one",
-            got=f"{most} bars and {days} sessions at most",
-            do="ingest more history",
-        )
-    frame = frame.filter(pl.Series(usable))
-    matrix = table.frame.filter(pl.Series(usable))
+        raise _short(table.features, lacking)
+    early = frame.select("session").filter(pl.Series(~usable))
+    frame = frame.select(NEEDED).filter(pl.Series(usable))
+    training = split is None
     if split is None:
-        split = make_split(frame.get_column("last_session").drop_nulls().unique().sort().to_list(), settings.split)
+        days = frame.get_column("last_session").drop_nulls().unique().sort().to_list()
+        split = choose_fold(make_splits(days, settings.split), fold)
         _refuse_thin_target(frame, settings)
     frame = assign_parts(frame, split)
     if scaler is None:
-        scaler = fit_scaler(matrix.filter(frame.get_column("row_part") == TRAIN), names, clip=settings.feature_clip)
-    symbol_N = frame.get_column("symbol").rle_id().to_numpy()
-    session_N = frame.get_column("session").to_physical().to_numpy()
+        train_N = np.zeros(usable.size, dtype=bool)
+        train_N[usable] = (frame.get_column("row_part") == TRAIN).fill_null(False).to_numpy()
+        scaler = fit_scaler(table.frame, names, clip=settings.feature_clip, keep=train_N)
+    if on_disk is None:
+        on_disk = not fits_memory(frame.height, len(names), free=free_bytes())
     data = Dataset(
-        x_NF=scaler.apply(matrix),
+        x_NF=scaler.apply(table.frame, keep=usable, on_disk=on_disk, folder=folder),
         y_N=_float32(frame, "y"),
         raw_N=_float32(frame, "raw"),
-        return_N=frame.get_column("ret").to_numpy().astype(np.float64),
+        return_N=frame.get_column("ret").to_numpy().astype(np.float64, copy=False),
         vol_N=_float32(frame, "vol"),
-        kind_N=frame.get_column("kind").to_numpy().astype(np.int8),
-        part_N=frame.get_column("part").to_numpy().astype(np.int8),
-        rows=frame.select("symbol", "ts", "session", "close", label_session="last_session"),
-        sequences=cut_sequences(symbol_N, frame.get_column("slot").to_numpy(), session_N, settings),
+        kind_N=frame.get_column("kind").to_numpy().astype(np.int8, copy=False),
+        part_N=frame.get_column("part").to_numpy().astype(np.int8, copy=False),
+        rows=frame.select("symbol", "ts", "session", "close", "end_part", "removed", label_session="last_session"),
+        sequences=cut_sequences(
+            frame.get_column("symbol").rle_id().to_numpy(),
+            frame.get_column("slot").to_numpy(),
+            frame.get_column("session").to_physical().to_numpy(),
+            settings,
+        ),
         scaler=scaler,
         split=split,
         features=table.features,
@@ -163,10 +188,37 @@ def make_dataset(
         calendars=table.calendars,
         settings=settings,
         lacking=lacking,
+        warm_up=_by_part(early, split),
     )
-    purged = int(((data.part_N < 0) & np.isfinite(data.y_N)).sum())
-    log.debug("dataset: %s labelled rows, %d labels purged at the borders of parts", data.counts(), purged)
+    if training:
+        _refuse_empty_part(data)
+        of = f" of fold {split.fold} of {split.folds}" if split.folds > 1 else ""
+        log.info("parts%s: %s; %s", of, _say_dates(split), say_removed(data.rows))
     return data
+
+
+def _say_dates(split: Split) -> str:
+    start = "" if split.train_start is None else f"from {split.train_start} "
+    end = "" if split.test_end is None else f" to {split.test_end}"
+    return (
+        f"train {start}to {split.train_end}, validation to {split.validation_end},"
+        f" calibration to {split.calibration_end}, test{end or ' from then on'}"
+    )
+
+
+def choose_fold(splits: tuple[Split, ...], fold: int) -> Split:
+    """One of the folds, numbered from 1.
+
+    Raises
+    ------
+    DatasetError
+        There is none of that number.
+    """
+    if not 1 <= fold <= len(splits):
+        raise DatasetError(
+            f"fold {fold}", expected=f"1 to {len(splits)}", got=str(fold), do="set dataset.split.folds, or name another"
+        )
+    return splits[fold - 1]
 
 
 def _usable(frame: pl.DataFrame, features: FeatureSet) -> tuple[np.ndarray, dict[str, tuple[int, int]]]:
@@ -174,13 +226,46 @@ def _usable(frame: pl.DataFrame, features: FeatureSet) -> tuple[np.ndarray, dict
     counted = frame.select(
         "symbol",
         bars=pl.int_range(1, pl.len() + 1).over("symbol"),
-        sessions=pl.col("session").rle_id().over("symbol"),
+        # whole sessions before the row's own: one that the history begins amid is not whole
+        sessions=pl.col("session").rle_id().over("symbol").cast(pl.Int32)
+        - (pl.col("bar").first().over("symbol") > 0).cast(pl.Int32),
     )
     enough = (pl.col("bars") >= features.lookback_bars) & (pl.col("sessions") >= features.lookback_sessions)
     mask = counted.select(enough).to_series().to_numpy()
-    last = counted.group_by("symbol", maintain_order=True).agg(pl.col("bars", "sessions").last())
+    last = counted.group_by("symbol", maintain_order=True).agg(pl.col("bars").last(), pl.col("sessions").last().clip(0))
     short = last.filter(~enough)
     return mask, {str(s): (int(b), int(n)) for s, b, n in short.iter_rows()}
+
+
+def _short(features: FeatureSet, lacking: dict[str, tuple[int, int]]) -> DatasetError:
+    most = max((bars for bars, _ in lacking.values()), default=0)
+    days = max((sessions for _, sessions in lacking.values()), default=0)
+    return DatasetError(
+        "history",
+        expected=f"a symbol with at least {features.lookback_bars} bars"
+        f" and {features.lookback_sessions} finished sessions before the newest one",
+        got=f"{most} bars and {days} sessions at most",
+        do="ingest more history",
+    )
+
+
+def _by_part(early: pl.DataFrame, split: Split) -> dict[str, int]:
+    parts = early.select(split.part_of(pl.col("session"))).to_series().value_counts().rows() if early.height else []
+    return {PARTS[part] if part >= 0 else "outside": int(count) for part, count in sorted(parts)}
+
+
+def _refuse_empty_part(data: Dataset) -> None:
+    counts = data.counts()
+    empty = [name for name, count in counts.items() if count == 0]
+    if empty:
+        shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        raise DatasetError(
+            "labels of each part" + (f" of fold {data.split.fold}" if data.split.folds > 1 else ""),
+            expected="some in train, validation, calibration and test",
+            got=f"{shown} ({say_removed(data.rows)})",
+            do="make the part longer (dataset.split), lower dataset.horizon or dataset.split.embargo, or see"
+            " `klinepred bars check` for gaps",
+        )
 
 
 def _refuse_thin_target(frame: pl.DataFrame, settings: DatasetSettings) -> None:
@@ -194,4 +279,4 @@ def _refuse_thin_target(frame: pl.DataFrame, settings: DatasetSettings) -> None:
 
 
 def _float32(frame: pl.DataFrame, name: str) -> np.ndarray:
-    return frame.get_column(name).cast(pl.Float32).to_numpy().astype(np.float32)
+    return frame.get_column(name).cast(pl.Float32).fill_null(float("nan")).to_numpy()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from klinepred.dataset.memory import new_matrix
 from klinepred.errors import ModelError
+
+BLOCK: Final = 65_536
+"""Rows scaled at a time."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,22 @@ class Scaler:
     scale_F: np.ndarray
     clip: float
 
-    def apply(self, frame: pl.DataFrame) -> np.ndarray:
+    def apply(
+        self,
+        frame: pl.DataFrame,
+        *,
+        keep: np.ndarray | None = None,
+        on_disk: bool = False,
+        folder: Path | None = None,
+    ) -> np.ndarray:
         """Scaled features [N, F], Float32, C order, finite.
+
+        Parameters
+        ----------
+        keep
+            Mask of the N rows of `frame` to take; default all of them.
+        on_disk, folder
+            Hold the answer in a file that is gone with it, see `klinepred.dataset.memory.new_matrix`.
 
         Raises
         ------
@@ -45,12 +64,18 @@ class Scaler:
                 got=f"a table without {len(missing)} of them",
                 do="build the features with the set the model was trained on",
             )
-        x_NF = np.zeros((frame.height, len(self.names)), dtype=np.float32)
-        for index, name in enumerate(self.names):
-            column_N = frame.get_column(name).cast(pl.Float64).to_numpy()
-            scaled_N = (column_N - self.centre_F[index]) / self.scale_F[index]
-            np.clip(scaled_N, -self.clip, self.clip, out=scaled_N)
-            x_NF[:, index] = np.nan_to_num(scaled_N, nan=0.0)
+        rows_N = None if keep is None else np.flatnonzero(keep)
+        count = frame.height if rows_N is None else int(rows_N.size)
+        x_NF = new_matrix(count, len(self.names), on_disk=on_disk, folder=folder)
+        # some rows at a time: the table is never copied whole, and what is written lies close together
+        for at in range(0, count, BLOCK):
+            end = min(at + BLOCK, count)
+            part = frame.slice(at, end - at) if rows_N is None else _pick(frame, rows_N[at:end])
+            for index, name in enumerate(self.names):
+                column_N = part.get_column(name).cast(pl.Float64).to_numpy()
+                scaled_N = (column_N - self.centre_F[index]) / self.scale_F[index]
+                np.clip(scaled_N, -self.clip, self.clip, out=scaled_N)
+                x_NF[at:end, index] = np.nan_to_num(scaled_N, nan=0.0)
         return x_NF
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,15 +98,30 @@ class Scaler:
         )
 
 
-def fit_scaler(frame: pl.DataFrame, names: tuple[str, ...], *, clip: float) -> Scaler:
-    """Mean and standard deviation of each column of `frame`, which must hold train rows only; nulls do not count."""
+def fit_scaler(frame: pl.DataFrame, names: tuple[str, ...], *, clip: float, keep: np.ndarray | None = None) -> Scaler:
+    """Mean and standard deviation of each column; nulls do not count.
+
+    Parameters
+    ----------
+    keep
+        Mask of the rows of `frame` that are train rows; default: it holds no others.
+    """
     centre_F = np.zeros(len(names))
     scale_F = np.ones(len(names))
     for index, name in enumerate(names):
-        column = frame.get_column(name).cast(pl.Float64).drop_nulls().to_numpy()
-        if column.size:
-            centre_F[index] = column.mean()
-            spread = column.std()
+        column = frame.get_column(name)
+        column = column if keep is None else column.filter(pl.Series(keep))
+        value = column.cast(pl.Float64).drop_nulls().to_numpy()
+        if value.size:
+            centre_F[index] = value.mean()
+            spread = value.std()
             # a constant column: rounding leaves a spread of a few ulp of its level
             scale_F[index] = spread if spread > 1e-9 * max(1.0, abs(centre_F[index])) else 1.0
     return Scaler(names=names, centre_F=centre_F, scale_F=scale_F, clip=clip)
+
+
+def _pick(frame: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
+    """Rows in ascending order; where none is missing between the first and the last, without a copy."""
+    first, last = int(rows[0]), int(rows[-1])
+    whole = last - first + 1 == rows.size
+    return frame.slice(first, rows.size) if whole else frame[rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,8 @@ WITHIN_BARS, WITHIN_LEAST = 78, 26
 BREAK_STEPS, BREAK_LEAST = 20, 5
 FLOOR: Final = 1e-6
 """Volatility below a hundredth of a basis point per step is no unit to measure a return in: no target."""
+BLOCK: Final = 100_000
+"""Rows whose targets are computed at a time; more where one symbol has more."""
 QUORUM: Final = 5
 """Fewest symbols of the universe with a target at one time for a relative target to mean anything."""
 
@@ -49,7 +52,28 @@ def add_targets(closes: pl.DataFrame, settings: DatasetSettings, *, universe: tu
         if `settings.steps` leaves breaks out);
         `last_session`, `first_session` (Date: of the target bar t+h, of bar t+1). Null = does not exist.
     """
-    h = settings.horizon
+    frame = pl.concat([_raw_targets(part, settings.horizon) for part in blocks(closes)])
+    frame = _relative(frame, universe) if settings.target == "relative" else frame.with_columns(y=pl.col("raw"))
+    if settings.steps == "within-session":
+        frame = frame.with_columns(y=pl.when(pl.col("kind") == WITHIN).then("y"))
+    return frame
+
+
+def blocks(frame: pl.DataFrame) -> list[pl.DataFrame]:
+    """Cut rows that are sorted by symbol between symbols, so that intermediate columns never stand for all of them."""
+    if frame.height <= BLOCK:
+        return [frame]
+    ends = frame.get_column("symbol").rle().struct.field("len").cum_sum().to_list()
+    cuts, start = [0], 0
+    for end, following in pairwise([*ends, None]):
+        if following is None or following - start > BLOCK:
+            cuts.append(end)
+            start = end
+    return [frame.slice(low, high - low) for low, high in pairwise(cuts)]
+
+
+def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:
+    """All of `add_targets` but `y`, for whole symbols."""
     frame = _ahead(place(closes), h)
     linked = pl.col("slot") == pl.col("slot").shift(1).over("symbol") + 1
     lunch = pl.col("session") == pl.col("session").shift(1).over("symbol")
@@ -85,17 +109,18 @@ def add_targets(closes: pl.DataFrame, settings: DatasetSettings, *, universe: tu
     )
     vol = square.clip(lower_bound=0.0).sqrt()
     whole = pl.col("slot").shift(-h).over("symbol") == pl.col("slot") + h
-    frame = frame.with_columns(
+    return frame.select(
+        *closes.columns,
+        "session",
+        "bar",
+        "slot",
+        "segment",
         kind=(crossed > 0).cast(pl.Int8),
         vol=pl.when(vol >= FLOOR).then(vol),
         ret=pl.when(whole).then(log_close.shift(-h).over("symbol") - log_close),
         last_session=pl.when(whole).then(pl.col("session").shift(-h).over("symbol")),
         first_session=pl.when(whole).then(pl.col("session").shift(-1).over("symbol")),
     ).with_columns(raw=pl.col("ret") / pl.col("vol"))
-    frame = _relative(frame, universe) if settings.target == "relative" else frame.with_columns(y=pl.col("raw"))
-    if settings.steps == "within-session":
-        frame = frame.with_columns(y=pl.when(pl.col("kind") == WITHIN).then("y"))
-    return frame
 
 
 def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:
@@ -132,11 +157,12 @@ def _relative(frame: pl.DataFrame, universe: tuple[str, ...]) -> pl.DataFrame:
     means = (
         frame.lazy()
         .filter(pl.col("symbol").is_in(list(universe)) & pl.col("raw").is_not_null())
+        .select("symbol", *keys, "raw")
         .sort("ts", "symbol")
         .group_by(keys, maintain_order=True)
         .agg(_mean=pl.col("raw").mean(), _count=pl.len())
         .filter(pl.col("_count") >= QUORUM)
         .collect()
     )
-    joined = frame.join(means, on=keys, how="left", maintain_order="left")
-    return joined.with_columns(y=pl.col("raw") - pl.col("_mean"))
+    mean = frame.select(keys).join(means, on=keys, how="left", maintain_order="left").get_column("_mean")
+    return frame.with_columns(y=pl.col("raw") - mean)

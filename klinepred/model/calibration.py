@@ -13,6 +13,10 @@ LEAST: Final = 100
 """Fewest rows of a kind of step that a calibration is fitted on."""
 LEAST_TIMES: Final = 40
 """Fewest distinct times among them: symbols move together, so eleven nights of many symbols are eleven draws."""
+LEAST_UNTRAINED: Final = 20
+"""Fewest rows of a kind of step that the network was not trained on."""
+UNTRAINED: Final = "calibration and validation part, not trained on"
+"""What the source of such a kind is called."""
 GRID: Final = np.linspace(0.0, 1.0, 401)
 
 
@@ -131,6 +135,7 @@ def fit_calibration(
     held: np.ndarray,
     spare: np.ndarray,
     train: np.ndarray,
+    untrained: tuple[int, ...] = (),
 ) -> Calibration:
     """Fit slope and residual quantiles for each kind of step.
 
@@ -148,10 +153,19 @@ def fit_calibration(
     train
         Mask [N] of the train part: where both together are still too few, the spread of the raw target itself there,
         made symmetric (slope 0; neither the network's fit nor the drift of a few nights enters).
+    untrained
+        Kinds of step that the network was not trained on: nothing is expected of them (prediction 0), and interval and
+        probability are those of the raw targets of validation and calibration part together; nothing was chosen by
+        them. With fewer than 20 of these: as above.
     """
     known_N = np.isfinite(pred_N) & np.isfinite(raw_N)
     kinds: list[KindCalibration | None] = []
     for code in range(len(KINDS)):
+        if code in untrained:
+            plain_N = np.isfinite(raw_N) & (kind_N == code) & (held | spare)
+            if int(plain_N.sum()) >= LEAST_UNTRAINED:
+                kinds.append(_fit(np.zeros(plain_N.sum()), raw_N[plain_N], time_N[plain_N], fit=True, source=UNTRAINED))
+                continue
         here_N = known_N & (kind_N == code)
         options = (
             (here_N & held, True, "calibration part"),

@@ -1,6 +1,6 @@
 """In: a pipeline and a workspace. Out: its steps: ingest, audit, train, evaluate, predict; each can be run alone."""
 
-from klinepred.pipeline.data import build_dataset, dataset_of
+from klinepred.pipeline.data import build_dataset, build_folds, dataset_of, describe_dataset
 from klinepred.pipeline.judge import GradedModel, compare_models, evaluate_model, predict_bars
 from klinepred.pipeline.learn import (
     Trained,
@@ -18,9 +18,11 @@ __all__ = [
     "audit_model",
     "audit_pipeline",
     "build_dataset",
+    "build_folds",
     "choose_symbols",
     "compare_models",
     "dataset_of",
+    "describe_dataset",
     "evaluate_model",
     "predict_bars",
     "resumed_pipeline",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from klinepred.pipeline.symbols import choose_symbols
 from klinepred.settings import Pipeline
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from klinepred.dataset.make import Dataset
     from klinepred.dataset.scale import Scaler
     from klinepred.model.bundle import ModelBundle
@@ -22,7 +25,7 @@ log = logging.getLogger("klinepred.pipeline")
 def build_dataset(
     run: Pipeline, space: Workspace, *, version: int | None = None, scaler: Scaler | None = None
 ) -> Dataset:
-    """The training dataset of a pipeline from what the store holds.
+    """The training dataset of a pipeline from what the store holds; of a walk-forward, its first fold.
 
     Parameters
     ----------
@@ -36,22 +39,66 @@ def build_dataset(
     StoreError, DatasetError
         Too little is stored.
     """
-    import polars as pl
+    return next(build_folds(run, space, version=version, scaler=scaler))
 
-    from klinepred.bars.hindsight import judge_universe
+
+def build_folds(
+    run: Pipeline, space: Workspace, *, skip: int = 0, version: int | None = None, scaler: Scaler | None = None
+) -> Iterator[Dataset]:
+    """The training dataset of each fold of a pipeline's walk-forward after the first `skip`; one split is one fold.
+
+    The bars are read and their features made once; the datasets come one after another, so that a caller who lets go
+    of one before asking for the next holds one at a time. The rest as `build_dataset`.
+    """
     from klinepred.dataset.make import make_dataset
     from klinepred.features.custom import features_for
     from klinepred.pipeline.past import features_at
 
     features = features_for(run.features)
     symbols = choose_symbols(run, space, as_of=version)
-    data = make_dataset(features_at(space, symbols, features, version=version), run.dataset, scaler=scaler)
+    table = features_at(space, symbols, features, version=version)
+    for fold in range(1 + skip, run.dataset.split.folds + 1):
+        data = make_dataset(table, run.dataset, fold=fold, scaler=scaler, folder=space.data)
+        if fold == 1 + skip:
+            _mind_universe(data, space)
+        if fold == run.dataset.split.folds:
+            del table  # a matrix beside it is enough
+        yield data
+        del data
+
+
+def describe_dataset(run: Pipeline, space: Workspace) -> tuple[pl.DataFrame, dict[str, int]]:
+    """What `klinepred dataset describe` shows: parts of every fold, and the memory of the largest dataset in bytes.
+
+    Raises
+    ------
+    StoreError, DatasetError
+        As `build_folds`.
+    """
+    import polars as pl
+
+    from klinepred.dataset.describe import describe
+    from klinepred.training.budget import expected_memory
+
+    found, memory = [], {"matrix": 0, "rows": 0, "weights": 0, "batch": 0}
+    for data in build_folds(run, space):
+        found.append(describe(data))
+        budget = expected_memory(data, run.model, run.train)
+        memory = {name: max(value, getattr(budget, name)) for name, value in memory.items()}
+    return pl.concat(found), memory
+
+
+def _mind_universe(data: Dataset, space: Workspace) -> None:
+    """A word on symbols with too little history, and on a universe chosen with hindsight."""
+    import polars as pl
+
+    from klinepred.bars.hindsight import judge_universe
+
     for symbol, (bars, sessions) in sorted(data.lacking.items()):
         log.warning("%s has too little history to be trained on: %d bars, %d sessions", symbol, bars, sessions)
     real = data.spans().filter(~pl.col("symbol").is_in(list(simulated_symbols(space))))
     for line in judge_universe(real):
         log.warning("%s", line)
-    return data
 
 
 def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = None) -> Dataset:

@@ -61,8 +61,10 @@ def train_model(
     from klinepred.audit.audit import audit_before_training
     from klinepred.audit.mark import CertifiedTracker, is_leaky, refuse_leaks
     from klinepred.model.bundle import save_bundle
+    from klinepred.training.budget import expected_memory, say_memory
     from klinepred.training.checkpoint import find_checkpoint
     from klinepred.training.loop import train
+    from klinepred.training.precision import choose_device
     from klinepred.training.signals import StopRequest
     from klinepred.training.tracking import MlflowTracker
     from klinepred.training.warm import check_seen, kept_scaler, refuse_both
@@ -83,6 +85,7 @@ def train_model(
     if checkpoint is None and (line := untried(space, run, data)):
         log.warning("%s", line)
     tracker = CertifiedTracker(mlflow, certificate, space=space, tainted=first is not None and is_leaky(first))
+    log.info("%s", say_memory(data, expected_memory(data, run.model, run.train), choose_device(run.train.device)))
     shelved: list[Trained] = []
 
     def shelve(bundle: ModelBundle) -> None:

@@ -22,10 +22,11 @@ class FeatureSettings(Settings):
 
 
 class SplitSettings(Settings):
-    """Train, validation and test by date; the dates win over the shares where given.
+    """Train, validation and test by date, once or as a walk-forward; the dates win over the shares where given.
 
-    Shares are of the usable sessions. The test part is what follows `validation_end`. `embargo` sessions at the head
-    of validation and of test carry no label.
+    Shares are of the labelled sessions. The test part is what follows `validation_end`. `embargo` sessions at the head
+    of validation and of test carry no label. In a walk-forward the test part is cut into `folds` spans of as many
+    sessions; each is tested by a model of its own, trained and validated on what lies before it.
     """
 
     train: Fraction = 0.7
@@ -33,6 +34,10 @@ class SplitSettings(Settings):
     train_end: Day | None = None
     validation_end: Day | None = None
     embargo: int = Field(0, ge=0, le=250)
+    folds: int = Field(1, ge=1, le=500)
+    """1 = one split; more = a walk-forward."""
+    scheme: Literal["expanding", "rolling"] = "expanding"
+    """Whether the train part of a later fold keeps its beginning, or its length (folds > 1)."""
 
     @model_validator(mode="after")
     def _room_for_test(self) -> SplitSettings:
@@ -54,7 +59,7 @@ class DatasetSettings(Settings):
     target: Literal["relative", "raw"] = "relative"
     steps: Literal["all", "within-session"] = "all"
     cut: Literal["session", "window"] = "session"
-    burn_in: int = Field(0, ge=0, le=288)
+    burn_in: int = Field(26, ge=0, le=288)
     """Bars before a session that lead the state in, without loss (cut = "session")."""
     window: int = Field(78, ge=2, le=2048)
     """Length of a sequence with one label at its end (cut = "window")."""

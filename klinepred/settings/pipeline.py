@@ -32,6 +32,8 @@ class Pipeline(Settings):
             out.append('dataset.window is ignored: cut = "session" reads whole sessions')
         if self.dataset.split.train_end is not None and {"train", "validation"} & self.dataset.split.model_fields_set:
             out.append("dataset.split.train and .validation are ignored: train_end and validation_end are given")
+        if "scheme" in self.dataset.split.model_fields_set and self.dataset.split.folds == 1:
+            out.append("dataset.split.scheme is ignored: folds = 1 is a single split, no walk-forward")
         return [*self._ignored_data(), *out, *self._ignored_train()]
 
     def _ignored_data(self) -> list[str]:

@@ -15,6 +15,7 @@ from torch import nn
 from klinepred import __version__
 from klinepred.dataset.make import Dataset
 from klinepred.dataset.split import CALIBRATION, TRAIN, VALIDATION
+from klinepred.dataset.target import BREAK
 from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.model.calibration import Calibration, fit_calibration
@@ -124,6 +125,8 @@ def calibrate(network: nn.Module, data: Dataset, *, device: torch.device) -> Cal
     pred_N = forward_rows(network.to(device), data.x_NF, cut, device=device)
     network.to("cpu")
     raw_N = np.where(data.part_N >= 0, data.raw_N, np.nan)
+    untrained = (BREAK,) if data.settings.steps == "within-session" else ()
+    pred_N[np.isin(data.kind_N, untrained)] = 0.0
     return fit_calibration(
         pred_N,
         raw_N,
@@ -132,6 +135,7 @@ def calibrate(network: nn.Module, data: Dataset, *, device: torch.device) -> Cal
         held=held_N,
         spare=spare_N,
         train=data.part_N == TRAIN,
+        untrained=untrained,
     )
 
 

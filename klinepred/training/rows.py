@@ -14,6 +14,7 @@ from klinepred.dataset.make import Dataset
 from klinepred.dataset.sequences import Batch as Rows
 from klinepred.dataset.sequences import batches
 from klinepred.errors import TrainingError
+from klinepred.training.budget import fits_device
 
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -21,8 +22,9 @@ Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 class TrainRows:
     """The labelled rows of the train part, in the sequences that own one.
 
-    The matrix [N, F] lies on the device where at most half of the free memory holds it, else on the host; a batch is
-    one gather from it, so nothing is copied per window.
+    The matrix [N, F] lies on the device where at most half of the free memory holds it, else on the host (in memory or
+    mapped from a file), from where each batch goes to the device through pinned memory. A batch is one gather, so
+    nothing is copied per window.
 
     Raises
     ------
@@ -43,8 +45,8 @@ class TrainRows:
         clip = data.settings.label_clip
         label_N = np.clip(np.where(self._labelled_N, data.y_N, 0.0), -clip, clip).astype(np.float32)
         x_NF = torch.from_numpy(data.x_NF)
-        resident = device.type != "cuda" or 2 * x_NF.nbytes < torch.cuda.mem_get_info(device)[0]
-        self._x_NF = x_NF.to(device) if resident else x_NF.pin_memory()
+        resident = device.type != "cuda" or fits_device(x_NF.nbytes, free=torch.cuda.mem_get_info(device)[0])
+        self._x_NF = x_NF.to(device) if resident else x_NF
         self._label_N = torch.from_numpy(label_N).to(device)
 
     @property
@@ -60,7 +62,9 @@ class TrainRows:
         for batch in self._batches(number, skip=skip):
             labelled_BT = batch.own_BT & self._labelled_N[batch.rows_BT]
             rows_BT = torch.from_numpy(batch.rows_BT)
-            x_BTF = self._x_NF[rows_BT.to(self._x_NF.device)].to(self.device, non_blocking=True)
+            x_BTF = self._x_NF[rows_BT.to(self._x_NF.device)]
+            if x_BTF.device.type != self.device.type:
+                x_BTF = x_BTF.pin_memory().to(self.device, non_blocking=True)
             y_BT = self._label_N[rows_BT.to(self.device)]
             yield (x_BTF, y_BT, torch.from_numpy(labelled_BT).to(self.device)), int(labelled_BT.sum())
 

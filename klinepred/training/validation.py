@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import torch
@@ -12,9 +13,13 @@ from torch import nn
 
 from klinepred import metrics
 from klinepred.dataset.make import Dataset
+from klinepred.dataset.target import KINDS
 from klinepred.errors import TrainingError
 from klinepred.model.forward import forward_outputs
 from klinepred.training.loss import row_loss
+
+CLIP: Final = 6.0
+"""`*_clip6` scores have the label, never the prediction, clipped at so many units, whatever `dataset.label_clip` is."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,9 @@ class Validation:
         Pearson and Spearman correlation with the unclipped labels; NaN for constant predictions.
     rows
         How many rows were graded.
+    scores
+        rows, mse, ic, rank_ic of all rows (`val_mse` …), of steps within a stretch of trading (`val_within_mse` …) and
+        of steps across a break (`val_break_mse` …), mse and ic also against clipped labels (`…_clip6`).
     below
         For each quantile of the network, the share of unclipped labels at or below it: its level, if it is right.
     """
@@ -44,6 +52,7 @@ class Validation:
     rank_ic: float
     rows: int
     below: tuple[float, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
 
 
 def validate(
@@ -82,8 +91,29 @@ def validate(
         ic=metrics.ic(pred_V, y_V) if finite else float("nan"),
         rank_ic=metrics.rank_ic(pred_V, y_V) if finite else float("nan"),
         rows=int(y_V.size),
+        scores=_scores(pred_V, y_V, data.kind_N[mask_N], finite=finite),
         below=tuple(float((y_V <= out_VO[:, 1 + index]).mean()) for index in range(len(quantiles))),
     )
+
+
+def _scores(pred_V: np.ndarray, y_V: np.ndarray, kind_V: np.ndarray, *, finite: bool) -> dict[str, float]:
+    """By name; nothing for a kind of step without rows, and nothing at all for predictions that are not finite."""
+    found: dict[str, float] = {}
+    masks = {"val": np.ones(y_V.size, dtype=bool), **{f"val_{name}": kind_V == code for code, name in enumerate(KINDS)}}
+    for name, here_V in masks.items():
+        if not finite or not here_V.any():
+            continue
+        pred, y = pred_V[here_V].astype(np.float64), y_V[here_V].astype(np.float64)
+        clipped = np.clip(y, -CLIP, CLIP)
+        found |= {
+            f"{name}_rows": float(y.size),
+            f"{name}_mse": metrics.mse(pred, y),
+            f"{name}_mse_clip6": metrics.mse(pred, clipped),
+            f"{name}_ic": metrics.ic(pred, y),
+            f"{name}_ic_clip6": metrics.ic(pred, clipped),
+            f"{name}_rank_ic": metrics.rank_ic(pred, y),
+        }
+    return found
 
 
 def _loss(out_VO: np.ndarray, y_V: np.ndarray, kind: str, quantiles: tuple[float, ...] = ()) -> float:

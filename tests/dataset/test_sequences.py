@@ -122,7 +122,7 @@ def test_every_row_is_owned_once_and_no_sequence_bridges_anything(
 
 
 def test_the_last_partial_batch_comes_out() -> None:
-    cut = cut_sequences(np.zeros(10, dtype=np.int64), np.arange(10), np.arange(10) // 2, DatasetSettings())
+    cut = cut_sequences(np.zeros(10, dtype=np.int64), np.arange(10), np.arange(10) // 2, DatasetSettings(burn_in=0))
     sizes = [batch.rows_BT.shape[0] for batch in batches(cut, size=2)]
     assert sizes == [2, 2, 1]
     backwards = [batch.rows_BT[0, 0] for batch in batches(cut, size=1, order=np.arange(5)[::-1])]

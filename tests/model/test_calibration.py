@@ -126,3 +126,44 @@ def test_calibration_survives_json() -> None:
     assert np.array_equal(one.p_up(pred, kind), two.p_up(pred, kind))
     assert np.array_equal(one.interval(pred, kind)[0], two.interval(pred, kind)[0])
     assert two.kinds[1] is None
+
+
+def test_a_kind_that_was_not_trained_on_speaks_of_its_own_returns_in_validation() -> None:
+    """99 nights of -29, -28 … 69 units: the 10th and the 90th of them, and 69 of 99 rise, whatever was predicted."""
+    raw = np.random.default_rng(3).permutation(np.arange(-29.0, 70.0))
+    part = np.arange(99) % 3  # validation and calibration together, the third part counts for nothing
+    raw, part = np.concatenate([raw, [500.0] * 30]), np.concatenate([np.where(part == 2, 0, part), np.full(30, 2)])
+    kind = np.ones(raw.size, dtype=np.int8)
+    got = fit_calibration(
+        raw * 0.5,
+        raw,
+        kind,
+        time_N=np.arange(raw.size),
+        held=part == 0,
+        spare=part == 1,
+        train=part == 2,
+        untrained=(1,),
+    )
+    assert got.kinds[1] is not None
+    assert got.kinds[1].slope == 0.0
+    assert got.kinds[1].rows == 99
+    lo, hi = got.interval(np.zeros(1), np.ones(1, dtype=np.int8))
+    assert (lo[0], hi[0]) == (-20.0, 60.0)  # ranks floor(0.1 x 100) and ceil(0.9 x 100) of 99
+    assert got.p_up(np.zeros(1), np.ones(1, dtype=np.int8))[0] == pytest.approx(69 / 98)  # 0 is 29/98 of the way up
+
+
+def test_nineteen_nights_are_too_few_for_a_kind_not_trained_on() -> None:
+    raw = np.concatenate([np.full(19, 9.0), np.linspace(-3.0, 1.0, 200)])
+    held = np.arange(raw.size) < 19
+    got = fit_calibration(
+        np.zeros(raw.size),
+        raw,
+        np.ones(raw.size, dtype=np.int8),
+        time_N=np.arange(raw.size),
+        held=held,
+        spare=held & False,
+        train=~held,
+        untrained=(1,),
+    )
+    assert got.kinds[1] is not None
+    assert got.kinds[1].source == "train part, unconditional and symmetric"
