@@ -79,31 +79,38 @@ def command(
         code = report.exit_code
 
     from klinepred.model.shelf import choose_model
-    from klinepred.pipeline import evaluate_model, predict_bars, train_model
+    from klinepred.pipeline import evaluate_model, predict_bars, train_folds, train_model
 
     if "train" not in skip:
         from klinepred.cli.progress import TrainingBar
 
         say(f"2/4 train {run.model.preset}, at most {run.train.epochs} epochs")
-        done = train_model(run, space, progress=TrainingBar(quiet=quiet), allow_leaks=allow_leaks)
-        folder = done.folder
+        bar = TrainingBar(quiet=quiet)
+        if run.dataset.split.folds > 1:
+            walk = train_folds(run, space, progress=bar, allow_leaks=allow_leaks)
+            folders = [space.trained / one.model for one in walk.models]
+        else:
+            folders = [train_model(run, space, progress=bar, allow_leaks=allow_leaks).folder]
     else:
-        folder = choose_model(space, pipeline=run.name)
+        folders = [choose_model(space, pipeline=run.name)]
     sentence = None
     if "evaluate" not in skip:
         from klinepred.cli.evaluate import verdict_text
 
         say("3/4 evaluate on the test part")
-        graded = evaluate_model(folder, space, settings=run.evaluate, now=clock)
-        click.echo(verdict_text(graded.evaluation, sentence=False), err=True, nl=False)
-        click.echo(f"report: {graded.report}", err=True)
-        sentence = graded.evaluation.sentence
+        for number, folder in enumerate(folders, 1):
+            graded = evaluate_model(folder, space, settings=run.evaluate, now=clock)
+            if len(folders) > 1:
+                click.echo(f"fold {number} of {len(folders)}: {graded.evaluation.sentence}", err=True)
+            click.echo(verdict_text(graded.evaluation, sentence=False), err=True, nl=False)
+            click.echo(f"report: {graded.report}", err=True)
+            sentence = graded.evaluation.sentence
     if "predict" not in skip:
         from klinepred.cli.predict import short
         from klinepred.model.bundle import load_bundle
 
         say("4/4 predict the next bar")
-        bundle = load_bundle(folder)
+        bundle = load_bundle(folders[-1])
         answer = predict_bars(bundle, space, run, now=clock)
         click.echo(table(short(answer.rows), title=f"next bar by {bundle.name}"), nl=False)
         for symbol, reason in answer.failures.items():

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from klinepred.cli.options import allow_leaks_option, common, pipeline_option, read_pipeline, set_option, start
+from klinepred.errors import UsageError
+
+if TYPE_CHECKING:
+    from klinepred.paths import Workspace
+    from klinepred.settings import Pipeline
 
 
 @click.command(epilog="Example: klinepred train --amp --epochs 5", short_help="Train the LSTM.")
@@ -63,6 +69,8 @@ def command(
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_model
 
+    if run.dataset.split.folds > 1:
+        return _walk(run, space, resume=resume, init_from=init_from, allow_leaks=allow_leaks, quiet=quiet)
     done = train_model(
         run,
         space,
@@ -76,6 +84,30 @@ def command(
     click.echo(f"model {done.bundle.name}")
     click.echo(f"run   {done.bundle.run_id}")
     click.echo("next: klinepred evaluate, klinepred predict, klinepred ui", err=True)
+    return 0
+
+
+def _walk(
+    run: Pipeline, space: Workspace, *, resume: str | None, init_from: str | None, allow_leaks: bool, quiet: bool
+) -> int:
+    """A model for each fold."""
+    from klinepred.cli.progress import TrainingBar
+    from klinepred.pipeline import train_folds
+    from klinepred.pipeline.folds import record_path
+
+    if init_from is not None:
+        raise UsageError(
+            "--init-from with a walk-forward",
+            expected="dataset.split.folds = 1",
+            got=f"{run.dataset.split.folds} folds, whose test spans that model may have seen",
+            do="leave --init-from out, or set dataset.split.folds=1",
+        )
+    record = train_folds(run, space, progress=TrainingBar(quiet=quiet), resume=resume, allow_leaks=allow_leaks)
+    for one in record.models:
+        until = one.split["test_end"] or "the newest bar"
+        click.echo(f"fold {one.fold}  model {one.model}  run {one.run_id}  test to {until}")
+    click.echo(f"record {record_path(space, record.name)}")
+    click.echo("next: klinepred evaluate MODEL for each fold; klinepred predict takes the newest", err=True)
     return 0
 
 

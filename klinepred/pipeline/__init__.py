@@ -11,6 +11,7 @@ from klinepred.pipeline.learn import (
     try_precisions,
 )
 from klinepred.pipeline.symbols import choose_symbols
+from klinepred.pipeline.walk import train_folds
 
 __all__ = [
     "GradedModel",
@@ -26,6 +27,7 @@ __all__ = [
     "evaluate_model",
     "predict_bars",
     "resumed_pipeline",
+    "train_folds",
     "train_model",
     "try_precisions",
 ]

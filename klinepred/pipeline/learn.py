@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from klinepred.bars.store import store_version
 from klinepred.config import change_pipeline
+from klinepred.errors import UsageError
 from klinepred.paths import Workspace
 from klinepred.pipeline.data import build_dataset
 from klinepred.pipeline.past import seen_version
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from klinepred.dataset.make import Dataset
     from klinepred.model.bundle import ModelBundle
     from klinepred.training.progress import Progress
+    from klinepred.training.tracking import MlflowTracker
     from klinepred.trial.report import TrialReport
 
 log = logging.getLogger("klinepred.pipeline")
@@ -58,18 +60,17 @@ def train_model(
     StoreError, DatasetError, TrainingError
         See `build_dataset` and `klinepred.training.loop.train`; or the leak certificate has failed.
     """
-    from klinepred.audit.audit import audit_before_training
-    from klinepred.audit.mark import CertifiedTracker, is_leaky, refuse_leaks
-    from klinepred.model.bundle import save_bundle
-    from klinepred.training.budget import expected_memory, say_memory
     from klinepred.training.checkpoint import find_checkpoint
-    from klinepred.training.loop import train
-    from klinepred.training.precision import choose_device
-    from klinepred.training.signals import StopRequest
     from klinepred.training.tracking import MlflowTracker
     from klinepred.training.warm import check_seen, kept_scaler, refuse_both
-    from klinepred.trial.passes import untried
 
+    if run.dataset.split.folds > 1:
+        raise UsageError(
+            f"one model for pipeline {run.name}",
+            expected="dataset.split.folds = 1",
+            got=f"{run.dataset.split.folds}: a walk-forward has a model for each fold",
+            do="use klinepred.pipeline.train_folds",
+        )
     refuse_both(init_from, resume)
     checkpoint = find_checkpoint(space, resume) if resume else None
     version = seen_version(space, checkpoint) if checkpoint else store_version(space)
@@ -79,6 +80,53 @@ def train_model(
     data = build_dataset(run, space, version=version, scaler=kept)
     if first is not None:
         check_seen(first, data.split)
+    return train_on(
+        data,
+        run,
+        space,
+        version=version,
+        mlflow=mlflow,
+        progress=progress,
+        checkpoint=checkpoint,
+        first=first,
+        allow_leaks=allow_leaks,
+    )
+
+
+def train_on(
+    data: Dataset,
+    run: Pipeline,
+    space: Workspace,
+    *,
+    version: int | None,
+    mlflow: MlflowTracker,
+    progress: Progress | None,
+    checkpoint: Path | None,
+    first: ModelBundle | None = None,
+    allow_leaks: bool,
+) -> Trained:
+    """The part of `train_model` that follows once the dataset is there; a fold of a walk-forward takes it alike.
+
+    Parameters
+    ----------
+    version
+        Of the store, that the dataset was made from.
+    mlflow
+        Who records the run, not started yet.
+    checkpoint
+        To go on from.
+    first
+        The model training begins from.
+    """
+    from klinepred.audit.audit import audit_before_training
+    from klinepred.audit.mark import CertifiedTracker, is_leaky, refuse_leaks
+    from klinepred.model.bundle import save_bundle
+    from klinepred.training.budget import expected_memory, say_memory
+    from klinepred.training.loop import train
+    from klinepred.training.precision import choose_device
+    from klinepred.training.signals import StopRequest
+    from klinepred.trial.passes import untried
+
     certificate = audit_before_training(space, data, as_of=version)
     if not allow_leaks:
         refuse_leaks(certificate, pipeline=run.name)

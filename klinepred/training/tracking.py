@@ -67,12 +67,16 @@ class MlflowTracker:
         self.run_id = self.run_name = ""
         self.checkpoint: Path | None = None
         self._client: MlflowClient | None = None
-        self._above: tuple[MlflowTracker, int] | None = None
+        self._above: tuple[MlflowTracker, str] | None = None
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
+        return self.below(f"member-{number}")
+
+    def below(self, label: str) -> MlflowTracker:
+        """As `member`, for a part of this run of another kind: a fold of a walk-forward, say."""
         child = MlflowTracker(self.space, self.pipeline or Pipeline(name="unnamed"), version=self._version)
-        child._above = self, number
+        child._above = self, label
         return child
 
     def start(
@@ -145,8 +149,8 @@ class MlflowTracker:
             for metric in metrics
             if math.isfinite(metric.value)
         ]
-        with self._errors():
-            for at in range(0, len(rows), CHUNK):
+        for at in range(0, len(rows), CHUNK):
+            with self._errors():
                 self.client.log_batch(self.run_id, metrics=rows[at : at + CHUNK])
 
     def log_folder(self, folder: Path, *, under: str) -> None:
@@ -162,10 +166,9 @@ class MlflowTracker:
     def end(self, status: RunStatus) -> None:
         """Draw the pictures and close the run; a fault while closing a run that failed is only reported."""
         try:
-            with self._errors():
-                with tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
-                    if draw(self._history(), Path(folder)):
-                        self.client.log_artifacts(self.run_id, folder, "plots")
+            with self._errors(), tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
+                if draw(self._history(), Path(folder)):
+                    self.client.log_artifacts(self.run_id, folder, "plots")
                 self.client.set_terminated(self.run_id, status)
         except TrainingError as error:
             if status == "FINISHED":
@@ -173,8 +176,8 @@ class MlflowTracker:
             log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
 
     def _history(self) -> dict[str, list[tuple[int, float]]]:
-        stored = {name: self.client.get_metric_history(self.run_id, clean_name(name)) for name in PLOTTED}
-        return {name: [(metric.step, metric.value) for metric in metrics] for name, metrics in stored.items()}
+        ask = self.client.get_metric_history
+        return {name: [(one.step, one.value) for one in ask(self.run_id, clean_name(name))] for name in PLOTTED}
 
     def _open(self, name: str) -> str:
         """Connect, create what is missing, one process at a time; the experiment's id."""
@@ -208,7 +211,7 @@ class MlflowTracker:
 
     def _new_name(self, run: Pipeline) -> str:
         if self._above is not None:
-            return f"{self._above[0].run_name}-member-{self._above[1]}"
+            return f"{self._above[0].run_name}-{self._above[1]}"
         return f"{run.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
     def _create(self, experiment: str, name: str, resumed: str | None) -> None:

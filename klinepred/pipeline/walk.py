@@ -1,0 +1,130 @@
+"""In: a pipeline with several folds, a workspace. Out: a model for each fold, nested runs, the record of them all."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from klinepred.bars.store import store_version
+from klinepred.errors import TrainingError
+from klinepred.paths import Workspace
+from klinepred.pipeline.data import build_folds
+from klinepred.pipeline.folds import FoldModel, WalkForward, list_records, save_record
+from klinepred.pipeline.learn import train_on
+from klinepred.pipeline.past import seen_version
+from klinepred.settings import Pipeline
+
+if TYPE_CHECKING:
+    from klinepred.training.progress import Progress
+    from klinepred.training.tracker import RunStatus
+
+log = logging.getLogger("klinepred.pipeline")
+
+PARENT_TAG: Final = "mlflow.parentRunId"
+
+
+def train_folds(
+    run: Pipeline,
+    space: Workspace,
+    *,
+    progress: Progress | None = None,
+    resume: str | None = None,
+    allow_leaks: bool = False,
+) -> WalkForward:
+    """Train a model for every fold, oldest first, each audited and in a run of its own below that of the walk-forward.
+
+    The record beside the models is written after every fold.
+
+    Parameters
+    ----------
+    resume
+        The run of a fold (or its checkpoint): folds that have their model are kept, this one goes on where it stopped,
+        and those after it follow.
+
+    Raises
+    ------
+    StoreError, DatasetError, TrainingError
+        As `klinepred.pipeline.train_model`; or `resume` is no fold of a walk-forward.
+    """
+    from klinepred.training.checkpoint import find_checkpoint
+    from klinepred.training.signals import TrainingStopped
+    from klinepred.training.tracking import MlflowTracker
+
+    checkpoint = find_checkpoint(space, resume) if resume else None
+    record = _record_of(checkpoint, space) if checkpoint else None
+    done = list(record.models) if record else []
+    version = seen_version(space, checkpoint) if checkpoint else store_version(space)
+    parent = MlflowTracker(space, run, version=version)
+    about = {"klinepred.walk_forward": f"{run.dataset.split.folds} folds, {run.dataset.split.scheme}"}
+    parent.start(run, params={}, tags=about, resume=record.run_id if record else None)
+    status: RunStatus = "FAILED"
+    try:
+        name = (record.name if record else "") or parent.run_name
+        for data in build_folds(run, space, skip=len(done), version=version):
+            log.info("fold %d of %d", data.split.fold, data.split.folds)
+            trained = train_on(
+                data,
+                run,
+                space,
+                version=version,
+                mlflow=parent.below(f"fold-{data.split.fold}"),
+                progress=progress,
+                checkpoint=checkpoint,
+                allow_leaks=allow_leaks,
+            )
+            checkpoint = None  # only the first one had been begun
+            done.append(
+                FoldModel(
+                    fold=data.split.fold,
+                    model=trained.folder.name,
+                    run_id=trained.bundle.run_id,
+                    split=data.split.to_dict(),
+                    labels=data.counts(),
+                )
+            )
+            del trained, data
+            record = WalkForward(name, run.name, parent.run_id, run.dataset.split.folds, tuple(done))
+            save_record(space, record)
+        status = "FINISHED"
+    except (TrainingStopped, KeyboardInterrupt):
+        status = "KILLED"
+        raise
+    finally:
+        parent.end(status)
+    if record is None:
+        raise _nothing_left(str(resume))
+    return record
+
+
+def _record_of(checkpoint: Path, space: Workspace) -> WalkForward:
+    """The walk-forward that the interrupted run of a fold belongs to, with the folds that were done before it.
+
+    Raises
+    ------
+    TrainingError
+        It belongs to none.
+    """
+    from klinepred.training.checkpoint import load_checkpoint
+    from klinepred.training.review import tags_of
+
+    run_id = str(load_checkpoint(checkpoint)["run_id"])
+    parent = tags_of(space, run_id).get(PARENT_TAG)
+    if parent is None:
+        raise TrainingError(
+            f"--resume of run {run_id}",
+            expected="the run of a fold of a walk-forward, as dataset.split.folds asks for one",
+            got="a run of its own",
+            do="resume it with the pipeline it was begun with, or begin the walk-forward anew without --resume",
+        )
+    found = next((record for record in list_records(space) if record.run_id == parent), None)
+    return found or WalkForward("", "", parent, 0, ())
+
+
+def _nothing_left(resume: str) -> TrainingError:
+    return TrainingError(
+        f"--resume {resume}",
+        expected="a walk-forward with folds left to train",
+        got="one that is finished",
+        do="begin anew without --resume",
+    )

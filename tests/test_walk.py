@@ -1,0 +1,101 @@
+"""In: a simulated market, two folds. Out: a model for each, nested runs, every test bar predicted once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from klinepred.audit import audit
+from klinepred.audit.check import Certificate
+from klinepred.bars.ingest import ingest
+from klinepred.config import load_pipeline
+from klinepred.errors import ModelError, UsageError
+from klinepred.model.bundle import load_bundle
+from klinepred.paths import Workspace
+from klinepred.pipeline import build_dataset, train_folds, train_model
+from klinepred.pipeline.folds import list_records, out_of_sample, read_record, record_path
+from klinepred.settings import DataSettings, Pipeline, SplitSettings
+
+WORDS = [
+    'data.source="simulate"',
+    "data.simulate.symbols=5",
+    "data.simulate.end=2026-04-10",
+    "dataset.split.folds=2",
+    'model.preset="lstm-small"',
+    "model.hidden=8",
+    "model.layers=1",
+    "train.epochs=1",
+    'train.device="cpu"',
+]
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    space = Workspace(tmp_path_factory.mktemp("workspace"))
+    table = {"source": "simulate", "simulate": {"symbols": 5, "end": "2026-04-10"}}
+    ingest(DataSettings.model_validate(table), space)
+    return space
+
+
+@pytest.fixture
+def run(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.setattr(audit, "audit_before_training", lambda *_: Certificate(()))  # the audit has tests of its own
+    return load_pipeline("demo", overrides=WORDS, workspace=space)
+
+
+def test_every_fold_has_its_model_its_dates_and_its_run_below_that_of_the_walk_forward(
+    space: Workspace, run: Pipeline
+) -> None:
+    record = train_folds(run, space)
+    assert record.finished
+    assert list_records(space) == [record]
+    assert [one.fold for one in record.models] == [1, 2]
+    bundles = [load_bundle(space.trained / one.model) for one in record.models]
+    assert [bundle.split.to_dict() for bundle in bundles] == [one.split for one in record.models]
+    first, second = (bundle.split for bundle in bundles)
+    assert second.calibration_end == first.test_end
+    assert second.train_end > first.train_end
+    assert second.test_end is None
+    with closing(sqlite3.connect(space.mlruns / "mlflow.db")) as store:
+        query = "select run_uuid from tags where key = 'mlflow.parentRunId' and value = ?"
+        below = {row[0] for row in store.execute(query, (record.run_id,))}
+        states = dict(store.execute("select run_uuid, status from runs").fetchall())
+    assert below == {one.run_id for one in record.models}
+    assert set(states) == {record.run_id, *below}
+    assert set(states.values()) == {"FINISHED"}
+
+    together = out_of_sample(record, space)
+    single = build_dataset(
+        run.model_copy(update={"dataset": run.dataset.model_copy(update={"split": _single()})}), space
+    )
+    mask_N = single.mask("test")
+    want = single.rows.filter(pl.Series(mask_N, dtype=pl.Boolean)).select("symbol", "ts")
+    assert together.select("symbol", "ts").equals(want)  # each test bar of the single split once, none missing
+    ends = together.join(single.rows.select("symbol", "ts", "label_session"), on=["symbol", "ts"])
+    assert first.test_end is not None
+    assert ends.filter(pl.col("fold") == 1)["label_session"].max() == first.test_end
+    assert ends.filter(pl.col("fold") == 2)["label_session"].min() > first.test_end  # type: ignore[operator]
+    assert together["prediction"].is_finite().all()
+
+
+def _single() -> SplitSettings:
+    return SplitSettings()
+
+
+def test_one_model_is_not_trained_in_the_place_of_many(space: Workspace, run: Pipeline) -> None:
+    with pytest.raises(UsageError, match="train_folds"):
+        train_model(run, space)
+
+
+def test_a_record_that_is_none_is_refused(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    path = record_path(space, "one")
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(ModelError, match="cannot be read"):
+        read_record(path)
+    assert list_records(space) == []
