@@ -43,7 +43,9 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 @pytest.fixture
 def run(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    monkeypatch.setattr(audit, "audit_before_training", lambda *_: Certificate(()))  # the audit has tests of its own
+    monkeypatch.setattr(
+        audit, "audit_before_training", lambda *_, as_of: Certificate(())
+    )  # the audit has tests of its own
     return load_pipeline("demo", overrides=WORDS, workspace=space)
 
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("klinepred.training")
 
-CHUNK: Final = 1000
-"""Metrics that MLflow takes at once."""
+CHUNK: Final = 1000  # metrics that MLflow takes at once
 PARAM_CHARS: Final = 250
+KIND: Final = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens on traces of language models
 
 
 class MlflowTracker:
@@ -181,8 +181,8 @@ class MlflowTracker:
 
     def _open(self, name: str) -> str:
         """Connect, create what is missing, one process at a time; the experiment's id."""
-        own = self.uri.startswith(("sqlite:", "mysql", "postgresql", "mssql"))
-        place = artifact_location(self.space, name) if own else None
+        sql = ("sqlite:", "mysql", "postgresql", "mssql")
+        place = artifact_location(self.space, name) if self.uri.startswith(sql) else None
         self.space.mlruns.mkdir(parents=True, exist_ok=True)
         with FileLock(self.space.mlruns / ".mlflow.lock", timeout=120.0):
             if self.uri == self.space.tracking_uri and place is not None:
@@ -194,9 +194,7 @@ class MlflowTracker:
                 self._client = MlflowClient(tracking_uri=self.uri)
                 known = self._client.get_experiment_by_name(name)
             if known is None:
-                # the kind makes MLflow's UI open on runs and metrics, not on traces of language models
-                kind = {"mlflow.experimentKind": "custom_model_development"}
-                return str(self._client.create_experiment(name, artifact_location=place, tags=kind))
+                return str(self._client.create_experiment(name, artifact_location=place, tags=KIND))
             if known.lifecycle_stage == "deleted":
                 self._client.restore_experiment(known.experiment_id)
             return str(known.experiment_id)
@@ -225,8 +223,8 @@ class MlflowTracker:
 
         try:
             run: Run = self.client.get_run(run_id)
-        except MlflowException:
-            return False  # another store, or deleted for good
+        except MlflowException:  # another store, or deleted for good
+            return False
         if run.info.lifecycle_stage != "active" or any(settings.get(k) != v for k, v in run.data.params.items()):
             return False
         if run.info.status == "RUNNING" and run.data.tags.get("klinepred.pid") != str(os.getpid()):
@@ -271,8 +269,7 @@ def _reason(error: BaseException) -> str:
     link: BaseException | None = error
     while link is not None and not isinstance(link, sqlite3.Error):
         link = link.__cause__ or link.__context__
-    lines = str(link or error).splitlines() or [type(error).__name__]
-    return lines[0][:300]
+    return (str(link or error).splitlines() or [type(error).__name__])[0][:300]
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def _usual() -> dict[str, Baseline]:
     return _fit(_rows())
 
 
-def _fit(rows: Rows) -> dict[str, Baseline]:
+def _fit(rows: Rows, *, tree_rows: int = baselines.TREE_ROWS) -> dict[str, Baseline]:
     found = fit_baselines(
         rows.x,
         rows.y,
@@ -48,6 +48,7 @@ def _fit(rows: Rows) -> dict[str, Baseline]:
         lags=NAMES[:3],
         label_clip=6.0,
         seed=1,
+        tree_rows=tree_rows,
     )
     return {baseline.name: baseline for baseline in found}
 
@@ -137,9 +138,8 @@ def test_a_wild_label_counts_as_its_clip() -> None:
     assert _usual()["ridge"].weights == _fit(wild)["ridge"].weights
 
 
-def test_the_same_seed_draws_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "TREE_ROWS", 1000)
-    first, second = _fit(_rows())["hgb"], _fit(_rows())["hgb"]
+def test_the_same_seed_draws_the_same_rows() -> None:
+    first, second = (_fit(_rows(), tree_rows=1000)["hgb"] for _ in range(2))
     assert first.settings["train_rows"] == 1000
     np.testing.assert_array_equal(first.pred_M, second.pred_M)
 
