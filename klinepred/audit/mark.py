@@ -14,6 +14,7 @@ from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle
 from klinepred.paths import Workspace, write_atomic
 from klinepred.settings import Pipeline
+from klinepred.training.data_note import DataNote
 from klinepred.training.review import tags_of
 from klinepred.training.tracker import Metric, RunStatus, Tracker
 
@@ -123,6 +124,12 @@ class CertifiedTracker:
 
     def log_folder(self, folder: Path, *, under: str) -> None:
         self._tracker.log_folder(folder, under=under)
+
+    def log_data(self, note: DataNote) -> None:
+        self._tracker.log_data(note)
+
+    def log_model(self, bundle: ModelBundle, folder: Path) -> None:
+        self._tracker.log_model(bundle, folder)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         self._tracker.set_tags(tags)

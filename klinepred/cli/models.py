@@ -43,7 +43,7 @@ ABOUT = {
 """What `models show` says first, and where bundle.json keeps it."""
 
 
-@click.group(epilog="Example: klinepred models list", short_help="List, show and promote trained models.")
+@click.group(epilog="Example: klinepred models list", short_help="List, show, promote and export trained models.")
 def command() -> None:
     """The trained models of a workspace, in models/trained."""
 
@@ -142,8 +142,32 @@ def promote(model: str, force: bool, workspace: Path, quiet: bool, verbose: bool
     done = make_champion(space, find_model(space, model), force=force)
     for line in done.overruled:
         click.echo(f"warning: overruled: {line}", err=True)
+    from klinepred.training.registry import crown
+
+    crown(space, pipeline=done.pipeline, run_id=done.run_id)
     before = "" if done.before in (None, done.model) else f", in place of {done.before}"
     click.echo(f"{done.model} is the champion of {done.pipeline or 'its pipeline'} (verdict {done.verdict}){before}")
+    return 0
+
+
+@command.command(epilog="Example: klinepred models export --to ~/handover")
+@click.argument("model", required=False)
+@click.option(
+    "--to", "to", required=True, type=click.Path(path_type=Path), help="Folder to write; new, or one to put it in."
+)
+@click.option("--format", "form", type=click.Choice(["bundle", "onnx"]), default="bundle", show_default=True)
+@common
+def export(model: str | None, to: Path, form: str, workspace: Path, quiet: bool, verbose: bool) -> int:
+    """Copy MODEL to another place (a name or run id; default: the champion, else the newest).
+
+    bundle: the folder as it is, which predict --model opens anywhere. onnx: the network alone, for other programs, with
+    bundle.json for features, scaler and calibration; it is compared with PyTorch first. Needs klinepred[onnx].
+    """
+    space = start(workspace, quiet=quiet, verbose=verbose)
+    from klinepred.model.export import export_bundle, export_onnx
+
+    folder = _folder(space, model)
+    click.echo((export_onnx if form == "onnx" else export_bundle)(folder, to))
     return 0
 
 

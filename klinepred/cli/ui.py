@@ -16,7 +16,9 @@ import click
 from klinepred.cli.options import common, start
 from klinepred.errors import KlinepredError, TrainingError, UsageError
 from klinepred.paths import Workspace
+from klinepred.training.moved import adopt_moved
 from klinepred.training.runs import count_runs, run_store
+from klinepred.training.verdict_view import view_paths
 
 HOST = "127.0.0.1"
 PATIENCE_S = 120.0
@@ -43,6 +45,8 @@ def command(port: int, workspace: Path, quiet: bool, verbose: bool) -> int:
             got="none yet",
             do="train first: klinepred train, or offline klinepred run -p demo",
         )
+    if uri == space.tracking_uri:
+        adopt_moved(space)
     return _serve(space, uri, _free_port(port), verbose=verbose)
 
 
@@ -95,6 +99,8 @@ def _serve(space: Workspace, uri: str, port: int, *, verbose: bool) -> int:
         _await_port(child, port)
         if not caught and child.poll() is None:
             click.echo(f"http://{HOST}:{port}")
+            for pipeline, path in (view_paths(space) if uri == space.tracking_uri else {}).items():
+                click.echo(f"runs of {pipeline} with their verdicts: http://{HOST}:{port}{path}", err=True)
             click.echo(f"MLflow UI of {uri}; Ctrl-C ends it", err=True)
         code = child.wait()
     finally:

@@ -29,6 +29,8 @@ class Promotion:
         The champion of the pipeline until now; None = there was none.
     overruled
         What stood against it and was overruled with `force`; empty = nothing.
+    run_id
+        MLflow run that made the model; empty = none did.
     """
 
     model: str
@@ -36,6 +38,7 @@ class Promotion:
     verdict: str
     before: str | None
     overruled: tuple[str, ...]
+    run_id: str = ""
 
 
 def promote(space: Workspace, folder: Path, *, force: bool = False, now: datetime | None = None) -> Promotion:
@@ -90,7 +93,9 @@ def promote(space: Workspace, folder: Path, *, force: bool = False, now: datetim
         raise ModelError(
             f"{space.trained / CHAMPION}", expected="a file that can be written", got=str(error), do="mend permissions"
         ) from error
-    return Promotion(folder.name, pipeline, str((verdict or {}).get("verdict", "none")), before, tuple(against))
+    word = str((verdict or {}).get("verdict", "none"))
+    run_id = str(table.get("provenance", {}).get("run_id") or "")
+    return Promotion(folder.name, pipeline, word, before, tuple(against), run_id)
 
 
 def read_verdict(folder: Path) -> dict[str, Any] | None:

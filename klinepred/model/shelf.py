@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from klinepred.errors import ModelError
-from klinepred.model.bundle import TABLE, read_table
+from klinepred.model.bundle import TABLE, ModelBundle, read_table
 from klinepred.paths import Workspace
 
 CHAMPION = "champion.json"
@@ -26,6 +26,13 @@ class ModelEntry:
     created: str
     champion: bool
     table: dict[str, Any]
+
+
+def shelf_name(bundle: ModelBundle) -> str:
+    """Name of the folder a trained model gets: its pipeline, when it was made, the first digits of its run."""
+    stamp = str(bundle.provenance.get("created", "")).translate({ord("-"): None, ord(":"): None})
+    parts = (bundle.pipeline.get("name") or "model", stamp, bundle.run_id[:LEAST_DIGITS])
+    return "-".join(part for part in parts if part)
 
 
 def list_models(space: Workspace) -> list[ModelEntry]:

@@ -121,6 +121,7 @@ def train_on(
     from klinepred.audit.audit import audit_before_training
     from klinepred.audit.mark import CertifiedTracker, is_leaky, refuse_leaks
     from klinepred.model.bundle import save_bundle
+    from klinepred.model.shelf import shelf_name
     from klinepred.training.budget import expected_memory, say_memory
     from klinepred.training.loop import train
     from klinepred.training.precision import choose_device
@@ -137,8 +138,7 @@ def train_on(
     shelved: list[Trained] = []
 
     def shelve(bundle: ModelBundle) -> None:
-        stamp = str(bundle.provenance["created"]).translate({ord("-"): None, ord(":"): None})
-        named = replace(bundle, name=f"{run.name}-{stamp}-{bundle.run_id[:8]}")
+        named = replace(bundle, name=shelf_name(bundle))
         shelved.append(Trained(named, save_bundle(named, space.trained / named.name), data))
 
     with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf

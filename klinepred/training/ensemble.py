@@ -13,7 +13,8 @@ from klinepred.dataset.make import Dataset
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.ensemble import members_of, unite
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
-from klinepred.training.checkpoint import data_fingerprint, load_checkpoint, save_checkpoint
+from klinepred.training.checkpoint import load_checkpoint, save_checkpoint
+from klinepred.training.data_note import record_data
 from klinepred.training.members import (
     check_ensemble_fits,
     finished_member,
@@ -97,13 +98,14 @@ def train_ensemble(
         origin = {**origin, KEY: begun} if begun else origin
         status: RunStatus = "FAILED"
         try:
+            fingerprint = record_data(data, tracker)
             place = resume or checkpoint or tracker.checkpoint
             if place is not None:
                 if saved is None:
                     forget_members(place)
                 begin = list(start.weights) if start else []
                 table = {"ensemble": train.ensemble, "start": begin, SCALER: data.scaler.to_dict()}
-                save_checkpoint(place, table, data=data_fingerprint(data), run=run, origin=origin)
+                save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
             bundles: list[ModelBundle] = []
             for number in range(1, train.ensemble + 1):
                 done = finished_member(place, number) if place is not None and saved else None

@@ -16,12 +16,13 @@ from klinepred.model.bundle import ModelBundle
 from klinepred.model.lstm import build_network, parameter_count
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.settings.network import check_network
-from klinepred.training.checkpoint import check_fits, data_fingerprint, load_checkpoint, save_checkpoint
+from klinepred.training.checkpoint import check_fits, load_checkpoint, save_checkpoint
+from klinepred.training.data_note import record_data
 from klinepred.training.ensemble import train_ensemble
 from klinepred.training.outcome import UNCERTIFIED, hand_over, make_bundle
 from klinepred.training.outline import outline
 from klinepred.training.pace import Pace
-from klinepred.training.precision import choose_device, device_name
+from klinepred.training.precision import cards, choose_device, device_name
 from klinepred.training.progress import EpochNews, NoProgress, Progress
 from klinepred.training.recorder import FlightRecorder
 from klinepred.training.rescue import rescue
@@ -125,7 +126,7 @@ def train_one(
     saved = load_checkpoint(resume) if resume else None
     remarks = check_fits(saved, data=data, model=model, train=train) if saved else []
     precision = precision_of(train, device, saved=saved)
-    with StopRequest() as stop, ExitStack() as switches, torch.random.fork_rng(_cards(device)):
+    with StopRequest() as stop, ExitStack() as switches, torch.random.fork_rng(cards(device)):
         switches.enter_context(precision.applied())
         torch.manual_seed(train.seed)
         network = build_network(model, inputs=data.x_NF.shape[1]).to(device)
@@ -160,8 +161,8 @@ def train_one(
         status: RunStatus = "FAILED"
         try:
             place = checkpoint or tracker.checkpoint or resume
-            fingerprint = data_fingerprint(data)
             fixed = {"outline": outline(data).to_dict(), SCALER: data.scaler.to_dict()}
+            fingerprint = record_data(data, tracker)
 
             def save() -> None:
                 if place is not None:
@@ -281,7 +282,3 @@ def _epochs(session: Session, recorder: FlightRecorder) -> None:
         log.debug("%s", news)
         if stop.signal is not None and counters.epoch < train.epochs:
             raise stop.error(where=f"after epoch {counters.epoch}", checkpoint=session.checkpoint)
-
-
-def _cards(device: torch.device) -> list[torch.device]:
-    return [device] if device.type == "cuda" else []

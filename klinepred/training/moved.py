@@ -32,6 +32,23 @@ def artifact_location(space: Workspace, experiment: str) -> str:
     return f"{space.artifacts.as_uri()}/{quote(experiment.removeprefix(FAMILY))}"
 
 
+def adopt_moved(space: Workspace) -> bool:
+    """`adopt_moved_artifacts` for all experiments of the workspace's own store. Raises as it does."""
+    path = space.mlruns / "mlflow.db"
+    if not path.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(path, timeout=30.0)) as store:
+            if not store.execute("select 1 from sqlite_master where name = 'experiments'").fetchone():
+                return False
+            found = store.execute("select name from experiments where name like ?", (f"{FAMILY}%",)).fetchall()
+    except sqlite3.Error as error:
+        raise _damaged(space, error) from error
+    names = [str(name) for (name,) in found]
+    moved = [adopt_moved_artifacts(space, experiment=name, location=artifact_location(space, name)) for name in names]
+    return any(moved)
+
+
 def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -> bool:
     """Rewrite absolute artifact URIs that begin where the workspace lay before; whether there were any.
 
@@ -70,11 +87,15 @@ def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -
                         (new, len(old) + 1, len(old) + 1, f"{old}/"),
                     )
     except sqlite3.Error as error:
-        raise TrainingError(
-            f"run store {path}",
-            expected="an SQLite database of MLflow",
-            got=str(error),
-            do="move the file away to begin a new one, or restore it from a copy",
-        ) from error
+        raise _damaged(space, error) from error
     log.info("the workspace has moved: artifacts of its runs are now looked for under %s", space.artifacts)
     return True
+
+
+def _damaged(space: Workspace, error: sqlite3.Error) -> TrainingError:
+    return TrainingError(
+        f"run store {space.mlruns / 'mlflow.db'}",
+        expected="an SQLite database of MLflow",
+        got=str(error),
+        do="move the file away to begin a new one, or restore it from a copy",
+    )

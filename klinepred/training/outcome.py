@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.model.calibration import Calibration, fit_calibration
 from klinepred.model.ensemble import AnyNetwork, network_from
 from klinepred.model.forward import forward_rows
+from klinepred.model.shelf import shelf_name
 from klinepred.settings import ModelSettings, Pipeline
 from klinepred.training.precision import device_name
 from klinepred.training.state import State
@@ -140,6 +142,7 @@ def calibrate(network: nn.Module, data: Dataset, *, device: torch.device) -> Cal
 
 
 def hand_over(bundle: ModelBundle, tracker: Tracker) -> None:
-    """Give the tracker a copy of the bundle, as the folder `model`."""
+    """Give the tracker the bundle, under the name it gets on the shelf."""
+    named = replace(bundle, name=shelf_name(bundle))
     with tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
-        tracker.log_folder(save_bundle(bundle, Path(folder) / "model"), under="model")
+        tracker.log_model(named, save_bundle(named, Path(folder) / named.name))

@@ -220,3 +220,8 @@ def _switch_onednn(*, on: bool) -> bool:
     # not `torch.backends.mkldnn.flags`: it also sets TF32 and warns of that wherever there is no Intel GPU
     before = torch.backends.mkldnn.set_flags(_enabled=on, _fp32_precision=None)  # type: ignore[no-untyped-call]
     return bool(before[0])
+
+
+def cards(device: torch.device) -> list[torch.device]:
+    """The CUDA devices whose random state a training on `device` changes."""
+    return [device] if device.type == "cuda" else []

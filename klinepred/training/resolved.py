@@ -1,12 +1,16 @@
-"""In: a resolved pipeline. Out: its text in TOML, which `load_pipeline` reads back to the same settings."""
+"""In: a resolved pipeline. Out: its text in TOML, which `load_pipeline` reads back; its settings as parameters."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 from klinepred.settings import Pipeline
+
+PARAM_CHARS: Final = 250
+"""Longest value of a parameter that every MLflow server takes."""
 
 
 def pipeline_toml(run: Pipeline) -> str:
@@ -36,3 +40,18 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(_value(item) for item in value)}]"
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def flat_settings(run: Pipeline) -> dict[str, str]:
+    """Settings as `section.key`, short enough for any server; lists (symbols, paths) stand in config.json instead."""
+    out: dict[str, str] = {}
+
+    def walk(table: Mapping[str, Any], prefix: str) -> None:
+        for key, value in table.items():
+            if isinstance(value, Mapping):
+                walk(value, f"{prefix}{key}.")
+            elif not isinstance(value, list):
+                out[f"{prefix}{key}"] = str(value)[:PARAM_CHARS]
+
+    walk(run.model_dump(mode="json", exclude={"description"}), "")
+    return out

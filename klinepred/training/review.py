@@ -10,6 +10,7 @@ from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import adopt_moved_artifacts, artifact_location
+from klinepred.training.registry import tag_versions
 from klinepred.training.runs import TEST_AFTER, check_store, run_store
 
 
@@ -65,6 +66,7 @@ def add_to_run(
             metrics=[Metric(clean_name(name), value, now, 0) for name, value in metrics.items()],
             tags=[RunTag(name, text) for name, text in tags.items()],
         )
+        tag_versions(client, run_id, tags)
         for folder, path in files.items():
             client.log_artifact(run_id, str(path), folder)
     except (MlflowException, OSError) as error:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from klinepred.model.bundle import ModelBundle
 from klinepred.settings import Pipeline
+
+if TYPE_CHECKING:
+    from klinepred.training.data_note import DataNote
 
 RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -50,6 +54,12 @@ class Tracker(Protocol):
     def log_folder(self, folder: Path, *, under: str) -> None:
         """Keep all files of `folder` as artifacts in the folder `under`."""
 
+    def log_data(self, note: DataNote) -> None:
+        """Record what the run learns from."""
+
+    def log_model(self, bundle: ModelBundle, folder: Path) -> None:
+        """Keep the trained `bundle`, saved in `folder`, as what the run has made."""
+
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set or replace tags of the run."""
 
@@ -80,6 +90,12 @@ class NoTracker:
         return None
 
     def log_folder(self, folder: Path, *, under: str) -> None:
+        return None
+
+    def log_data(self, note: DataNote) -> None:
+        return None
+
+    def log_model(self, bundle: ModelBundle, folder: Path) -> None:
         return None
 
     def set_tags(self, tags: Mapping[str, str]) -> None:

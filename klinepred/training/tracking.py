@@ -6,9 +6,8 @@ import json
 import logging
 import math
 import os
-import sqlite3
 import tempfile
-import warnings
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,17 +18,25 @@ from filelock import FileLock, Timeout
 
 from klinepred import __version__
 from klinepred.bars.store import store_version
+from klinepred.bars.tables import BARS
 from klinepred.errors import TrainingError
+from klinepred.model.bundle import ModelBundle
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import checkpoint_folder
+from klinepred.training.data_note import DataNote, dataset_input
+from klinepred.training.logged_model import log_model
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
 from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
 from klinepred.training.plots import PLOTTED, draw
-from klinepred.training.resolved import pipeline_toml
+from klinepred.training.quiet import first_line, quiet
+from klinepred.training.registry import register
+from klinepred.training.resolved import flat_settings, pipeline_toml
 from klinepred.training.runs import check_store, run_store
 from klinepred.training.tracker import Metric, RunStatus
+from klinepred.training.verdict_view import TAG as VIEW
+from klinepred.training.verdict_view import verdict_view
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -38,7 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("klinepred.training")
 
 CHUNK: Final = 1000  # metrics that MLflow takes at once
-PARAM_CHARS: Final = 250
 KIND: Final = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens on traces of language models
 
 
@@ -68,10 +74,15 @@ class MlflowTracker:
         self.checkpoint: Path | None = None
         self._client: MlflowClient | None = None
         self._above: tuple[MlflowTracker, str] | None = None
+        self._model_id = self._name = ""
+        self._read: int | None = None
+        self._part = False
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
-        return self.below(f"member-{number}")
+        child = self.below(f"member-{number}")
+        child._part = True
+        return child
 
     def below(self, label: str) -> MlflowTracker:
         """As `member`, for a part of this run of another kind: a fold of a walk-forward, say."""
@@ -104,7 +115,8 @@ class MlflowTracker:
         run = pipeline or self.pipeline or Pipeline(name="unnamed")
         commit = git_commit(self.space.root)
         version = store_version(self.space) if self._version is None else self._version
-        settings = {**_flat(run), **{key: str(value) for key, value in params.items()}}
+        settings = {**flat_settings(run), **{key: str(value) for key, value in params.items()}}
+        self._read, self._name = version, run.name
         about = {
             **process_tags(self.space.root),
             **tags,
@@ -115,7 +127,7 @@ class MlflowTracker:
             "mlflow.source.type": "LOCAL",
             "mlflow.source.git.commit": commit or f"klinepred {__version__}",
         }
-        with _quiet():
+        with quiet():
             import mlflow  # noqa: F401  # seconds, and messages of its own
         with self._errors():
             experiment = self._open(FAMILY + run.name)
@@ -158,6 +170,21 @@ class MlflowTracker:
         with self._errors():
             self.client.log_artifacts(self.run_id, str(folder), under)
 
+    def log_data(self, note: DataNote) -> None:
+        """Record the dataset as an input of the run, all of it as `dataset.json`."""
+        place = (self.space.data / BARS).as_uri()
+        with self._errors():
+            entry = dataset_input(note, name=f"bars of {self._name}", place=place, version=self._read)
+            self.client.log_inputs(self.run_id, [entry])
+            table = {"store_version": self._read, **note.to_dict()}
+            self.client.log_text(self.run_id, json.dumps(table, ensure_ascii=False, indent=1), "dataset.json")
+
+    def log_model(self, bundle: ModelBundle, folder: Path) -> None:
+        """Keep the bundle as the run's model; a member's weights lie in the ensemble's, so it has none of its own."""
+        if not self._part:
+            with self._errors(), quiet():
+                self._model_id = log_model(self.client, self.run_id, bundle, folder)
+
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set or replace tags of the run."""
         with self._errors():
@@ -170,6 +197,8 @@ class MlflowTracker:
                 if draw(self._history(), Path(folder)):
                     self.client.log_artifacts(self.run_id, folder, "plots")
                 self.client.set_terminated(self.run_id, status)
+            if status == "FINISHED" and self._model_id:
+                register(self.client, self._name, uri=self.uri, run_id=self.run_id, model_id=self._model_id)
         except TrainingError as error:
             if status == "FINISHED":
                 raise
@@ -188,15 +217,18 @@ class MlflowTracker:
             if self.uri == self.space.tracking_uri and place is not None:
                 adopt_moved_artifacts(self.space, experiment=name, location=place)
             check_store(self.uri)
-            with _quiet():
+            with quiet():
                 from mlflow import MlflowClient
 
                 self._client = MlflowClient(tracking_uri=self.uri)
                 known = self._client.get_experiment_by_name(name)
+            view = {VIEW: verdict_view(int(time.time() * 1000))}
             if known is None:
-                return str(self._client.create_experiment(name, artifact_location=place, tags=KIND))
+                return str(self._client.create_experiment(name, artifact_location=place, tags={**KIND, **view}))
             if known.lifecycle_stage == "deleted":
                 self._client.restore_experiment(known.experiment_id)
+            if VIEW not in known.tags:
+                self._client.set_experiment_tag(known.experiment_id, VIEW, view[VIEW])
             return str(known.experiment_id)
 
     def _close_gone(self) -> None:
@@ -259,41 +291,6 @@ class MlflowTracker:
             raise TrainingError(
                 f"MLflow run in {self.uri}",
                 expected="a run store that can be read and written",
-                got=_reason(error),
+                got=first_line(error),
                 do=f"free space, mend permissions or the server, then {on}",
             ) from error
-
-
-def _reason(error: BaseException) -> str:
-    """What the database itself said, if it is behind `error`, else the first line of the error."""
-    link: BaseException | None = error
-    while link is not None and not isinstance(link, sqlite3.Error):
-        link = link.__cause__ or link.__context__
-    return (str(link or error).splitlines() or [type(error).__name__])[0][:300]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Import and connect without usage reports, start-up messages and warnings about MLflow's own libraries."""
-    for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
-        os.environ.setdefault(name, "true")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what fails is raised as well, without its traceback
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _flat(run: Pipeline) -> dict[str, str]:
-    """Settings as `section.key`, short enough for any server; lists (symbols, paths) stand in config.json instead."""
-    out: dict[str, str] = {}
-
-    def walk(table: Mapping[str, Any], prefix: str) -> None:
-        for key, value in table.items():
-            if isinstance(value, Mapping):
-                walk(value, f"{prefix}{key}.")
-            elif not isinstance(value, list):
-                out[f"{prefix}{key}"] = str(value)[:PARAM_CHARS]
-
-    walk(run.model_dump(mode="json", exclude={"description"}), "")
-    return out

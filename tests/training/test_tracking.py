@@ -117,7 +117,12 @@ def test_the_whole_configuration_is_an_artifact_and_parameters_are_short(
 
 def test_bundle_and_pictures_are_artifacts_inside_the_workspace(finished: MlflowTracker, space: Workspace) -> None:
     (folder,) = space.artifacts.glob(f"*/{finished.run_id}/artifacts")
-    assert load_bundle(folder / "model").provenance["run_id"] == finished.run_id
+    outputs = finished.client.get_run(finished.run_id).outputs
+    assert outputs is not None
+    (model,) = outputs.model_outputs
+    place = space.artifacts / "tiny" / "models" / model.model_id / "artifacts"
+    (bundle,) = (place / "artifacts").iterdir()
+    assert load_bundle(bundle).provenance["run_id"] == finished.run_id
     for name in ("loss.png", "amp.png"):
         assert (folder / "plots" / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert str(space.root) in str(folder)

@@ -108,6 +108,9 @@ class Memory(NoTracker):
     def log_folder(self, folder: Path, *, under: str) -> None:
         self.folders[under] = sorted(path.name for path in folder.iterdir())
 
+    def log_model(self, bundle: ModelBundle, folder: Path) -> None:
+        self.folders["model"] = sorted(path.name for path in folder.iterdir())
+
     def end(self, status: RunStatus) -> None:
         self.status = status
 

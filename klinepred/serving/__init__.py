@@ -1,0 +1,1 @@
+"""In: a bundle. Out: an MLflow pyfunc that answers as `klinepred predict` does."""

@@ -1,0 +1,75 @@
+"""In: a tiny training. Out: what its MLflow run names: the dataset, the registered model, the view of the run list."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from klinepred.dataset.make import Dataset
+from klinepred.paths import Workspace
+from klinepred.training.tracking import MlflowTracker
+from klinepred.training.verdict_view import view_paths
+from tests.training.tiny import TRAIN, fit, tiny_dataset, tiny_pipeline
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return tiny_dataset()
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("contents"))
+
+
+@pytest.fixture(scope="module")
+def finished(space: Workspace, data: Dataset) -> MlflowTracker:
+    settings = TRAIN.model_copy(update={"epochs": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        tracker = MlflowTracker(space, tiny_pipeline(settings))
+    fit(data, settings, tracker=tracker)
+    return tracker
+
+
+def test_the_newest_model_is_registered_as_candidate(finished: MlflowTracker) -> None:
+    version = finished.client.get_model_version_by_alias("klinepred-tiny", "candidate")
+    of_run = [found.version for found in finished.client.search_model_versions(f"run_id = '{finished.run_id}'")]
+    assert len(of_run) == 1
+    assert int(version.version) >= int(of_run[0])
+    assert version.tags["leak_certificate"] == "not audited"
+    assert version.tags["target"] == "relative"
+
+
+def test_the_dataset_is_an_input_of_the_run(finished: MlflowTracker, data: Dataset, tmp_path: Path) -> None:
+    inputs = finished.client.get_run(finished.run_id).inputs
+    assert inputs is not None
+    (entry,) = inputs.dataset_inputs
+    assert entry.dataset.name == "bars of tiny"
+    assert {tag.key: tag.value for tag in entry.tags} == {"mlflow.data.context": "training"}
+    profile = json.loads(entry.dataset.profile or "")
+    assert (profile["symbols"], profile["names"]) == (6, "S0, S1, S2, S3, S4, S5")
+    assert (profile["first_session"], profile["last_session"]) == ("2026-01-05", "2026-01-24")
+    assert profile["rows_train"] == int(data.mask("train").sum())
+    columns = json.loads(entry.dataset.schema or "")["mlflow_colspec"]
+    assert [column["name"] for column in columns] == list(data.features.names)
+    whole = json.loads(
+        Path(finished.client.download_artifacts(finished.run_id, "dataset.json", str(tmp_path))).read_text()
+    )
+    assert whole["digest"] == entry.dataset.digest
+    assert whole["symbols"]["S3"] == {
+        "calendar": "24/7",
+        "first_session": "2026-01-05",
+        "last_session": "2026-01-24",
+    }
+
+
+def test_the_run_list_has_a_view_with_verdict_and_certificate(finished: MlflowTracker, space: Workspace) -> None:
+    experiment = finished.client.get_experiment_by_name("klinepred/tiny")
+    assert experiment is not None
+    state = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.klinepred"])["state"])
+    assert state["columnOrder"][:2] == ["tags.`verdict`", "tags.`leak_certificate`"]
+    want = f"/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=klinepred"
+    assert view_paths(space)["tiny"] == want
