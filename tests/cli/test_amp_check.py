@@ -64,7 +64,7 @@ def test_the_check_as_typed(space: Workspace, typed: Typed, monkeypatch: pytest.
         raise TrainingError("begun", expected="nothing", got="a training", do="end it here")
 
     monkeypatch.setattr(passes, "LARGE", 100)
-    monkeypatch.setattr("klinepred.audit.audit.audit_before_training", lambda *_: Certificate(()))
+    monkeypatch.setattr("klinepred.audit.audit.audit_before_training", lambda *_, as_of: Certificate(()))
     monkeypatch.setattr("klinepred.training.loop.train", begun)
     train = ("train", "-w", str(space.root), *SMALL[:2], *SMALL[4:])
     assert "amp-check" not in typed(*train)[2]
@@ -77,7 +77,7 @@ def test_json_is_one_object(space: Workspace, typed: Typed, monkeypatch: pytest.
     monkeypatch.setattr(measure, "peak_mib", lambda **_: None)
     code, out, _ = typed("amp-check", "-w", str(space.root), *SMALL, "--format", "json", "-q")
     table = json.loads(out)
-    assert (code, table["pipeline"], table["steps"], table["batch"]["bars"]) == (0, "demo", 8, 78)
+    assert (code, table["pipeline"], table["steps"], table["batch"]["bars"]) == (0, "demo", 8, 26 + 78)
 
 
 def test_a_store_without_bars_is_one_message(tmp_path: Path, typed: Typed) -> None:
