@@ -84,7 +84,7 @@ def test_compact_rewrites_what_lies_in_several_files(space: Path, typed: Typed) 
     assert typed("bars", "compact", "--format", "csv", *at)[1].splitlines() == ["month,before,after,bars,version"]
     code, out, err = typed("bars", "compact", "--all", "--format", "csv", *at)
     assert (code, out.splitlines()[1:]) == (0, ["2026-06,2,1,702,2"])
-    assert "1 months rewritten; store version 2" in err
+    assert "1 month rewritten; store version 2" in err
 
 
 @pytest.mark.parametrize(
