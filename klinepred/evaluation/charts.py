@@ -8,22 +8,29 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.result import Evaluation
 
 Series = Sequence[tuple[int, float]]
 
 BLUE, ORANGE, GREY, GREEN = "#2463a8", "#c8671b", "#8a929c", "#2f7d4f"
+SHOWN: Final = 25
+"""Features drawn, the weightiest first."""
 WINDOW: Final = 10
 """Sessions of the moving mean of the IC."""
 
 
-def charts(evaluation: Evaluation, history: Mapping[str, Series] | None = None) -> dict[str, dict[str, Any]]:
+def charts(
+    evaluation: Evaluation, history: Mapping[str, Series] | None = None, weights: Sequence[Importance] = ()
+) -> dict[str, dict[str, Any]]:
     """Figures by name, each with title, data and layout; those without data are left out.
 
     Parameters
     ----------
     history
         By metric name, pairs of epoch and value; `train_loss` and `val_loss` are drawn.
+    weights
+        Importance of the features.
     """
     history = history or {}
     table: dict[str, dict[str, Any]] = {}
@@ -34,6 +41,8 @@ def charts(evaluation: Evaluation, history: Mapping[str, Series] | None = None) 
         table["reliability"] = _reliability(evaluation)
     if history.get("val_loss"):
         table["loss"] = _loss(history)
+    if weights:
+        table["importance"] = _importance(weights)
     return table
 
 
@@ -90,6 +99,22 @@ def _loss(history: Mapping[str, Series]) -> dict[str, Any]:
             traces.append({**line, "mode": "lines+markers"})
     figure = _figure("Loss by epoch", traces, x="epoch", y="loss")
     figure["layout"]["xaxis"]["dtick"] = max(1, len(history["val_loss"]) // 10)
+    return figure
+
+
+def _importance(weights: Sequence[Importance]) -> dict[str, Any]:
+    shown = list(weights[:SHOWN])[::-1]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "name": "rise of the error",
+        "y": [one.feature for one in shown],
+        "x": [_finite(100.0 * one.error_rise) for one in shown],
+        "marker": {"color": BLUE},
+    }
+    title = f"Features by importance, {len(shown)} of {len(weights)}: shuffled on validation rows"
+    figure = _figure(title, [bars], x="rise of the mean squared error, %", y="")
+    figure["layout"]["height"] = 120 + 20 * len(shown)
     return figure
 
 

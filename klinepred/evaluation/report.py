@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from klinepred import __version__
 from klinepred.errors import UsageError
 from klinepred.evaluation.charts import Series, charts
+from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.result import Evaluation
 from klinepred.paths import write_atomic
 
@@ -22,6 +23,7 @@ def write_report(
     config: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
     history: Mapping[str, Series] | None = None,
+    weights: Sequence[Importance] = (),
 ) -> Path:
     """Write the report. It loads nothing from elsewhere, and every text in it is escaped.
 
@@ -33,6 +35,8 @@ def write_report(
         The bundle's: run, versions, device, store version …
     history
         By metric name, pairs of epoch and value; `train_loss` and `val_loss` are drawn.
+    weights
+        Importance of the features (`klinepred.evaluation.importance`).
 
     Returns
     -------
@@ -44,7 +48,7 @@ def write_report(
     UsageError
         The file cannot be written.
     """
-    text = render_report(evaluation, config=config, provenance=provenance, history=history)
+    text = render_report(evaluation, config=config, provenance=provenance, history=history, weights=weights)
     try:
         write_atomic(path, text)
     except OSError as error:
@@ -60,6 +64,7 @@ def render_report(
     config: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
     history: Mapping[str, Series] | None = None,
+    weights: Sequence[Importance] = (),
 ) -> str:
     """The report as text; the same evaluation gives the same text. Parameters as `write_report`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -73,7 +78,7 @@ def render_report(
         lstrip_blocks=True,
     )
     house.filters["num"], house.filters["percent"] = _number, _percent
-    figures = charts(evaluation, history)
+    figures = charts(evaluation, history, weights)
     known = dict(provenance or {})
     pipeline = str((config or {}).get("name", ""))
     sentence = evaluation.sentence.removeprefix(f"{evaluation.verdict}: ")

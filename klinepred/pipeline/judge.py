@@ -18,6 +18,7 @@ from klinepred.settings import EvaluateSettings, Pipeline
 
 if TYPE_CHECKING:
     from klinepred.evaluation.comparison import Comparison
+    from klinepred.evaluation.importance import Importance
     from klinepred.evaluation.result import Evaluation
     from klinepred.model.bundle import ModelBundle
     from klinepred.prediction import Forecast
@@ -46,6 +47,7 @@ def evaluate_model(
     ModelError, StoreError, DatasetError
         The model cannot be read, or its symbols are not stored.
     """
+    from klinepred.evaluation.importance import weigh_features
     from klinepred.evaluation.report import write_report
     from klinepred.evaluation.verdict import evaluate
     from klinepred.model.bundle import load_bundle
@@ -56,16 +58,18 @@ def evaluate_model(
     data = dataset_of(bundle, space, now=now)
     looks = count_looks(space, bundle.run_id, test_after=bundle.split.calibration_end.isoformat())
     evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space), looks=looks)
+    weights = weigh_features(bundle, data, seed=settings.seed)
     report = write_report(
         evaluation,
         folder / "report.html",
         config=bundle.pipeline,
         provenance=bundle.provenance,
         history=history_of(space, bundle.run_id, ("train_loss", "val_loss")),
+        weights=weights,
     )
     _keep_verdict(evaluation, folder)
     if bundle.run_id:
-        _record(evaluation, bundle, space, report)
+        _record(evaluation, weights, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
 
 
@@ -128,18 +132,24 @@ def _mind_leaks(bundle: ModelBundle) -> None:
         )
 
 
-def _record(evaluation: Evaluation, bundle: ModelBundle, space: Workspace, report: Path) -> None:
+def _record(
+    evaluation: Evaluation, weights: tuple[Importance, ...], bundle: ModelBundle, space: Workspace, report: Path
+) -> None:
     """Verdict, scores and report into the run the model came from; a run that is gone is only warned of."""
-    from klinepred.evaluation.picture import draw_evaluation
+    from klinepred.evaluation.picture import draw_calibration, draw_evaluation, draw_importance
     from klinepred.training.review import add_to_run
 
-    picture = draw_evaluation(evaluation, report.with_name("evaluation.png"))
+    drawn = (
+        draw_evaluation(evaluation, report.with_name("evaluation.png")),
+        draw_calibration(evaluation, report.with_name("calibration.png")),
+        draw_importance(weights, report.with_name("importance.png")),
+    )
     found = add_to_run(
         space,
         bundle.run_id,
         metrics=evaluation.metrics(),
         tags={"verdict": evaluation.verdict, "verdict_sentence": evaluation.sentence},
-        files={"report": report} | ({"plots": picture} if picture else {}),
+        files={"report": [report], "plots": [picture for picture in drawn if picture]},
     )
     if not found:
         log.warning("run %s of this model is not in the MLflow store: its verdict is not recorded there", bundle.run_id)

@@ -20,7 +20,7 @@ def add_to_run(
     *,
     metrics: Mapping[str, float],
     tags: Mapping[str, str],
-    files: Mapping[str, Path],
+    files: Mapping[str, Sequence[Path]],
 ) -> bool:
     """Add to a run that has ended; its status stays as it is.
 
@@ -67,8 +67,9 @@ def add_to_run(
             tags=[RunTag(name, text) for name, text in tags.items()],
         )
         tag_versions(client, run_id, tags)
-        for folder, path in files.items():
-            client.log_artifact(run_id, str(path), folder)
+        for folder, paths in files.items():
+            for path in paths:
+                client.log_artifact(run_id, str(path), folder)
     except (MlflowException, OSError) as error:
         raise TrainingError(
             f"MLflow run {run_id} in {uri}",

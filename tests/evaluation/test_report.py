@@ -13,6 +13,7 @@ import pytest
 
 from klinepred.errors import UsageError
 from klinepred.evaluation.baselines import Baseline
+from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.intervals import score_intervals
 from klinepred.evaluation.report import render_report, write_report
 from klinepred.evaluation.result import Evaluation
@@ -61,6 +62,7 @@ def test_the_verdict_comes_first_and_every_part_is_there() -> None:
             config={"name": "demo", "train": {"lr": 1e-3}},
             provenance={"torch": "2.13.0", "device": "cpu"},
             history={"train_loss": [(1, 1.0)], "val_loss": [(1, 1.01)]},
+            weights=(Importance("price__return_1", 0.02, 0.01), Importance("trend__rsi_14", -0.001, 0.0)),
         )
     )
     words = " ".join(page.text.split())
@@ -69,7 +71,7 @@ def test_the_verdict_comes_first_and_every_part_is_there() -> None:
     for part in ("ridge", "S07", "2.13.0", "Configuration", '"lr": 0.001', "Training", "survivors"):
         assert part in words
     ids = {attrs.get("id") for _, attrs in page.tags}
-    assert {"plot-ic", "plot-profit", "plot-reliability", "plot-loss"} <= ids
+    assert {"plot-ic", "plot-profit", "plot-reliability", "plot-loss", "plot-importance"} <= ids
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:
