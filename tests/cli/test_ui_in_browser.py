@@ -1,0 +1,112 @@
+"""In: a run with verdict, plots and report. Out: what MLflow's UI shows of it in Chromium, behind `klinepred ui`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from klinepred.evaluation.intervals import score_intervals
+from klinepred.evaluation.picture import draw_calibration, draw_evaluation
+from klinepred.evaluation.report import write_report
+from klinepred.evaluation.verdict import judge
+from klinepred.paths import Workspace
+from klinepred.training.review import add_to_run
+from klinepred.training.tracker import Metric
+from klinepred.training.tracking import MlflowTracker
+from tests.browser import Page, browser, open_page
+from tests.evaluation.samples import panel
+from tests.training.tiny import tiny_pipeline
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A browser in front of the UI."""
+
+    page: Page
+    url: str
+    view: str
+    run_id: str
+
+
+def make_run(space: Workspace, folder: Path) -> str:
+    """A finished run as training and evaluation leave it."""
+    tracker = MlflowTracker(space, tiny_pipeline())
+    tracker.start(None, params={}, tags={"leak_certificate": "passed", "precision": "fp16"}, resume=None)
+    tracker.log_metrics([Metric("val_loss", 1.0 / step, step, step) for step in (1, 2, 3)])
+    tracker.log_metrics([Metric("gradient/norm", 0.5, step, step) for step in range(1, 9)])
+    tracker.log_metrics([Metric("amp/loss_scale", 65536.0, step, step) for step in range(1, 9)])
+    tracker.end("FINISHED")
+    sample = panel(1, ic=0.1)
+    wide = np.full(sample.rows, 1.3)
+    intervals = score_intervals(sample, lo_M=-wide, hi_M=wide, up_M=0.5 + 0.01 * sample.pred_M)
+    evaluation = judge(sample, intervals=intervals, name="tiny-model")
+    drawn = [
+        draw_evaluation(evaluation, folder / "evaluation.png"),
+        draw_calibration(evaluation, folder / "calibration.png"),
+    ]
+    added = add_to_run(
+        space,
+        tracker.run_id,
+        metrics=evaluation.metrics(),
+        tags={"verdict": evaluation.verdict, "verdict_sentence": evaluation.sentence},
+        files={"report": [write_report(evaluation, folder / "report.html")], "plots": [path for path in drawn if path]},
+    )
+    assert added
+    assert evaluation.verdict == "EDGE"
+    return tracker.run_id
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    browser()
+    root = tmp_path_factory.mktemp("shown")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        space = Workspace(root / "kline été")
+        run_id = make_run(space, root)
+        words = [sys.executable, "-m", "klinepred", "ui", "--port", "0", "-w", str(space.root)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, encoding="utf-8") as server:
+            try:
+                assert server.stdout is not None
+                assert server.stderr is not None
+                url = server.stdout.readline().strip()
+                said = next(line for line in server.stderr if line.startswith("runs of tiny"))
+                with open_page(root / "profile") as page:
+                    yield Shown(page, url, said.strip().rpartition(" ")[2], run_id)
+            finally:
+                server.send_signal(signal.SIGINT)
+
+
+def test_the_run_list_shows_verdict_and_certificate(shown: Shown, tmp_path: Path) -> None:
+    assert shown.view.startswith(f"{shown.url}/#/experiments/")
+    shown.page.open(shown.view)
+    headers = "[...document.querySelectorAll('[role=columnheader]')].map(each => each.innerText.trim())"
+    shown.page.until(f"{headers}.includes('verdict') && {headers}.includes('leak_certificate')")
+    cells = "[...document.querySelectorAll('[role=gridcell]')].map(each => each.innerText.trim())"
+    shown.page.until(f"{cells}.includes('EDGE') && {cells}.includes('passed') && {cells}.includes('fp16')")
+    shown.page.picture(tmp_path / "runs.png")
+
+
+@pytest.mark.parametrize("name", ["loss", "amp", "evaluation", "calibration"])
+def test_the_plots_open(shown: Shown, name: str) -> None:
+    experiment = shown.view.split("/experiments/")[1].partition("/")[0]
+    shown.page.open(f"{shown.url}/#/experiments/{experiment}/runs/{shown.run_id}/artifacts/plots/{name}.png")
+    wide = "[...document.images].some(each => each.naturalWidth > 500)"
+    shown.page.until(f"{wide} && document.body.innerText.includes('{name}.png')")
+
+
+def test_the_report_opens_with_its_verdict_and_plots(shown: Shown) -> None:
+    experiment = shown.view.split("/experiments/")[1].partition("/")[0]
+    shown.page.open(f"{shown.url}/#/experiments/{experiment}/runs/{shown.run_id}/artifacts/report/report.html")
+    with shown.page.inner() as report:
+        report.until("document.body.innerText.includes('EDGE') && document.title.includes('tiny-model')")
+        drawn = "[...document.querySelectorAll('.plot .main-svg')].length"
+        report.until(f"{drawn} >= 3")
