@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klinepred.training.metric_names import clean_name
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from mlflow import MlflowClient
 
 Series = Sequence[tuple[int, float]]
 
 PLOTTED = ("train_loss", "val_loss", "step/loss", "amp/loss_scale", "gradient/norm", "gradient/norm_clipped")
 """Metrics that `draw` uses."""
+
+
+def log_plots(client: MlflowClient, run_id: str) -> None:
+    """Draw the metrics of a run and put the pictures under its `plots`."""
+    stored = {name: client.get_metric_history(run_id, clean_name(name)) for name in PLOTTED}
+    history = {name: [(metric.step, metric.value) for metric in metrics] for name, metrics in stored.items()}
+    with tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
+        if draw(history, Path(folder)):
+            client.log_artifacts(run_id, folder, "plots")
 
 
 def draw(history: Mapping[str, Series], folder: Path) -> list[Path]:

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,11 +28,12 @@ from klinepred.training.logged_model import log_model
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
 from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
-from klinepred.training.plots import PLOTTED, draw
+from klinepred.training.plots import log_plots
 from klinepred.training.quiet import first_line, quiet
 from klinepred.training.registry import register
 from klinepred.training.resolved import flat_settings, pipeline_toml
 from klinepred.training.runs import check_store, run_store
+from klinepred.training.system import SystemWatch
 from klinepred.training.tracker import Metric, RunStatus
 from klinepred.training.verdict_view import TAG as VIEW
 from klinepred.training.verdict_view import verdict_view
@@ -77,6 +77,7 @@ class MlflowTracker:
         self._model_id = self._name = ""
         self._read: int | None = None
         self._part = False
+        self._watch: SystemWatch | None = None
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
@@ -142,6 +143,8 @@ class MlflowTracker:
             except BaseException:
                 self.client.set_terminated(self.run_id, "FAILED")
                 raise
+        if self._above is None:
+            self._watch = SystemWatch(self.run_id, uri=self.uri)
         self.checkpoint = checkpoint_folder(self.space) / f"{self.run_name}-{self.run_id[:8]}.pt"
         return {"run_id": self.run_id, "run_name": self.run_name, "commit": commit, "store_version": version}
 
@@ -193,9 +196,10 @@ class MlflowTracker:
     def end(self, status: RunStatus) -> None:
         """Draw the pictures and close the run; a fault while closing a run that failed is only reported."""
         try:
-            with self._errors(), tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
-                if draw(self._history(), Path(folder)):
-                    self.client.log_artifacts(self.run_id, folder, "plots")
+            with self._errors():
+                if self._watch is not None:
+                    self._watch.stop()
+                log_plots(self.client, self.run_id)
                 self.client.set_terminated(self.run_id, status)
             if status == "FINISHED" and self._model_id:
                 register(self.client, self._name, uri=self.uri, run_id=self.run_id, model_id=self._model_id)
@@ -203,10 +207,6 @@ class MlflowTracker:
             if status == "FINISHED":
                 raise
             log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
-
-    def _history(self) -> dict[str, list[tuple[int, float]]]:
-        ask = self.client.get_metric_history
-        return {name: [(one.step, one.value) for one in ask(self.run_id, clean_name(name))] for name in PLOTTED}
 
     def _open(self, name: str) -> str:
         """Connect, create what is missing, one process at a time; the experiment's id."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,10 @@ def test_the_run_list_has_a_view_with_verdict_and_certificate(finished: MlflowTr
     assert state["columnOrder"][:2] == ["tags.`verdict`", "tags.`leak_certificate`"]
     want = f"/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=klinepred"
     assert view_paths(space)["tiny"] == want
+
+
+def test_a_short_run_has_a_sample_of_the_machine(finished: MlflowTracker) -> None:
+    metrics = finished.client.get_run(finished.run_id).data.metrics
+    assert metrics["system/system_memory_usage_megabytes"] > 0.0
+    assert 0.0 <= metrics["system/cpu_utilization_percentage"] <= 100.0
+    assert not [thread for thread in threading.enumerate() if thread.name == "SystemMetricsMonitor"]
