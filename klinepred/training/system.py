@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+from typing import Any, Final
 
 log = logging.getLogger("klinepred.training")
 
@@ -21,11 +18,12 @@ class SystemWatch:
     """
 
     def __init__(self, run_id: str, *, uri: str) -> None:
-        self._monitor: SystemMetricsMonitor | None = None
+        self._monitor: Any = None
         try:
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-            monitor = SystemMetricsMonitor(run_id, sampling_interval=EVERY_S, resume_logging=True, tracking_uri=uri)
+            kind: Any = SystemMetricsMonitor  # it has no annotations
+            monitor = kind(run_id, sampling_interval=EVERY_S, resume_logging=True, tracking_uri=uri)
             monitor.start()
             self._monitor = monitor
         except Exception as error:  # whatever a driver or /proc may throw
