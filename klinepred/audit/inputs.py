@@ -40,7 +40,7 @@ def _scaler(data: Dataset, rows: pl.DataFrame, truth: Ledger) -> Check:
         value = train.get_column(name).drop_nulls().cast(pl.Float64).to_numpy()
         centre = float(value.mean()) if value.size else 0.0
         spread = float(value.std()) if value.size else 0.0
-        scale = spread if spread > 1e-9 * max(1.0, abs(centre)) else 1.0
+        scale = spread if spread > max(1e-9 * abs(centre), 1e-30) else 1.0
         got = (float(data.scaler.centre_F[index]), float(data.scaler.scale_F[index]))
         if abs(got[0] - centre) > 1e-9 * (abs(centre) + scale) or abs(got[1] - scale) > 1e-9 * scale:
             faults.append(f"{name}: centre {got[0]:.9g}, scale {got[1]:.9g}; of train rows {centre:.9g}, {scale:.9g}")

@@ -84,7 +84,8 @@ def _embargo(data: Dataset, truth: Ledger) -> Check:
     days = np.unique(truth.last_session_N[np.isfinite(data.return_N)])
     for edge in (data.split.train_end, data.split.calibration_end):
         blocked = days[days > _days(edge)][:count]
-        late_N = (data.part_N >= 0) & np.isin(truth.last_session_N, blocked)
+        touched_N = np.isin(truth.last_session_N, blocked) | np.isin(truth.first_session_N, blocked)
+        late_N = (data.part_N >= 0) & touched_N
         faults += where(data, late_N, f"a label in the embargo after {edge}")
     return judge(
         "no label in the embargo after train and before test",

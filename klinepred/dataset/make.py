@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,8 +26,6 @@ NEEDED: Final = [
     *("symbol", "ts", "close", "session", "slot", "kind", "vol", "ret", "raw", "y", "first_session", "last_session")
 ]
 """Of what `add_targets` gives."""
-
-log = logging.getLogger("klinepred.dataset")
 
 
 @dataclass(frozen=True)
@@ -192,17 +189,18 @@ def make_dataset(
     )
     if training:
         _refuse_empty_part(data)
-        of = f" of fold {split.fold} of {split.folds}" if split.folds > 1 else ""
-        log.info("parts%s: %s; %s", of, _say_dates(split), say_removed(data.rows))
     return data
 
 
-def _say_dates(split: Split) -> str:
+def say_parts(data: Dataset) -> str:
+    """Dates of the parts and what was removed between them, in one line."""
+    split = data.split
+    of = f" of fold {split.fold} of {split.folds}" if split.folds > 1 else ""
     start = "" if split.train_start is None else f"from {split.train_start} "
     end = "" if split.test_end is None else f" to {split.test_end}"
     return (
-        f"train {start}to {split.train_end}, validation to {split.validation_end},"
-        f" calibration to {split.calibration_end}, test{end or ' from then on'}"
+        f"parts{of}: train {start}to {split.train_end}, validation to {split.validation_end},"
+        f" calibration to {split.calibration_end}, test{end or ' from then on'}; {say_removed(data.rows)}"
     )
 
 

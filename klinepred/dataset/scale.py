@@ -12,6 +12,8 @@ import polars as pl
 from klinepred.dataset.memory import new_matrix
 from klinepred.errors import ModelError
 
+TINY: Final = 1e-30
+"""Spreads below this are no measurements: Float32 keeps normal numbers down to 1.2e-38."""
 BLOCK: Final = 65_536
 """Rows scaled at a time."""
 
@@ -115,8 +117,8 @@ def fit_scaler(frame: pl.DataFrame, names: tuple[str, ...], *, clip: float, keep
         if value.size:
             centre_F[index] = value.mean()
             spread = value.std()
-            # a constant column: rounding leaves a spread of a few ulp of its level
-            scale_F[index] = spread if spread > 1e-9 * max(1.0, abs(centre_F[index])) else 1.0
+            # a constant column: rounding leaves a spread of a few ulp of its level, whatever its unit
+            scale_F[index] = spread if spread > max(1e-9 * abs(centre_F[index]), TINY) else 1.0
     return Scaler(names=names, centre_F=centre_F, scale_F=scale_F, clip=clip)
 
 

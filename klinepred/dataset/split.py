@@ -177,7 +177,7 @@ def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
 
     A label runs from the close of t to the close of t+h. It belongs to a part only if the bars t+1 .. t+h all lie in
     that part's sessions, so no label of one part ends after the next begins; the inputs of a label may reach back over
-    a border. Labels in the first `embargo` sessions after train and after the calibration part are left out.
+    a border. Labels with a bar in the first `embargo` sessions after train and after the calibration part are left out.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
         .then(KEPT)
         .when(pl.col("_first") != pl.col("_last"))
         .then(PURGED)
-        .when(pl.col("last_session").is_in(blocked))
+        .when(pl.col("first_session").is_in(blocked) | pl.col("last_session").is_in(blocked))
         .then(EMBARGOED)
         .otherwise(KEPT)
         .cast(pl.Int8)

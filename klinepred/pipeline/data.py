@@ -50,7 +50,7 @@ def build_folds(
     The bars are read and their features made once; the datasets come one after another, so that a caller who lets go
     of one before asking for the next holds one at a time. The rest as `build_dataset`.
     """
-    from klinepred.dataset.make import make_dataset
+    from klinepred.dataset.make import make_dataset, say_parts
     from klinepred.features.custom import features_for
     from klinepred.pipeline.past import features_at
 
@@ -59,6 +59,7 @@ def build_folds(
     table = features_at(space, symbols, features, version=version)
     for fold in range(1 + skip, run.dataset.split.folds + 1):
         data = make_dataset(table, run.dataset, fold=fold, scaler=scaler, folder=space.data)
+        log.info("%s", say_parts(data))  # not of each of the datasets that an audit makes
         if fold == 1 + skip:
             _mind_universe(data, space)
         if fold == run.dataset.split.folds:

@@ -61,6 +61,7 @@ def train_model(
         See `build_dataset` and `klinepred.training.loop.train`; or the leak certificate has failed.
     """
     from klinepred.training.checkpoint import find_checkpoint
+    from klinepred.training.precision import choose_device
     from klinepred.training.tracking import MlflowTracker
     from klinepred.training.warm import check_seen, kept_scaler, refuse_both
 
@@ -72,6 +73,7 @@ def train_model(
             do="use klinepred.pipeline.train_folds",
         )
     refuse_both(init_from, resume)
+    choose_device(run.train.device)  # a device that is not there is said before anything is computed
     checkpoint = find_checkpoint(space, resume) if resume else None
     version = seen_version(space, checkpoint) if checkpoint else store_version(space)
     first = _first(init_from, run, space, allow_leaks=allow_leaks) if init_from else None

@@ -25,8 +25,8 @@ class SplitSettings(Settings):
     """Train, validation and test by date, once or as a walk-forward; the dates win over the shares where given.
 
     Shares are of the labelled sessions. The test part is what follows `validation_end`. `embargo` sessions at the head
-    of validation and of test carry no label. In a walk-forward the test part is cut into `folds` spans of as many
-    sessions; each is tested by a model of its own, trained and validated on what lies before it.
+    of validation and of test carry no label, nor part of one. In a walk-forward the test part is cut into `folds`
+    spans of as many sessions; each is tested by a model of its own, trained and validated on what lies before it.
     """
 
     train: Fraction = 0.7
@@ -63,8 +63,8 @@ class DatasetSettings(Settings):
     """Bars before a session that lead the state in, without loss (cut = "session")."""
     window: int = Field(78, ge=2, le=2048)
     """Length of a sequence with one label at its end (cut = "window")."""
-    label_clip: float = Field(6.0, gt=0.0)
+    label_clip: float = Field(6.0, gt=0.0, le=1e30)
     """Training labels are clipped at this many units of volatility; metrics never are, unless they say so."""
-    feature_clip: float = Field(6.0, gt=0.0)
+    feature_clip: float = Field(6.0, gt=0.0, le=1e30)
     """Scaled features are clipped at this many train standard deviations."""
     split: SplitSettings = SplitSettings()

@@ -41,14 +41,14 @@ class TrainSettings(Settings):
     epochs: int = Field(6, ge=1, le=100_000)
     batch: int = Field(64, ge=1, le=65_536)
     """Sequences per step."""
-    lr: float = Field(1e-3, gt=0.0)
-    weight_decay: float = Field(1e-2, ge=0.0)
+    lr: float = Field(1e-3, gt=0.0, le=1e30)
+    weight_decay: float = Field(1e-2, ge=0.0, le=1e30)
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Share of the planned steps over which the learning rate rises linearly."""
     clip: Literal["norm", "value"] = "norm"
-    clip_norm: float = Field(1.0, gt=0.0)
-    clip_value: float = Field(0.5, gt=0.0)
+    clip_norm: float = Field(1.0, gt=0.0, le=1e30)
+    clip_value: float = Field(0.5, gt=0.0, le=1e30)
     loss: Literal["mse", "huber", "quantile"] = "mse"
     """Of the expected value: squared error or Huber's; "quantile": squared error plus the pinball loss of the
     quantiles of `model.quantiles`."""
@@ -58,10 +58,10 @@ class TrainSettings(Settings):
     """Networks trained one after another with the seeds seed, seed + 1, …; the model answers with their mean."""
     patience: int = Field(3, ge=0)
     """Epochs without a better validation loss before the run stops; 0 = never."""
-    seed: int = 7
+    seed: int = Field(7, ge=0, le=2**63)
     amp: bool = False
     precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
-    init_scale: float = Field(65_536.0, gt=0.0)
+    init_scale: float = Field(65_536.0, ge=1e-18, le=1e38)
     growth_interval: int = Field(2000, ge=1)
     on_overflow: Literal["stop", "fallback"] = "stop"
     """When numbers stay infinite: end the run, or go on in the next precision with more range (bf16, then fp32)."""
@@ -82,4 +82,4 @@ class EvaluateSettings(Settings):
     cost_bps: float = Field(1.0, ge=0.0)
     """Cost of one side of a trade, in basis points of the traded value."""
     bootstrap: int = Field(400, ge=50, le=100_000)
-    seed: int = 7
+    seed: int = Field(7, ge=0, le=2**32 - 1)

@@ -44,8 +44,9 @@ class Alarms:
         scaled
             Whether the GradScaler is on.
         """
-        found = _of_scale(values["amp/loss_scale"]) if scaled else []
-        if not any(value for name, value in values.items() if name.startswith("gradient/nonfinite/")):
+        finite = not any(value for name, value in values.items() if name.startswith("gradient/nonfinite/"))
+        found = _of_scale(values["amp/loss_scale"], finite=finite) if scaled else []
+        if finite:
             found += self._lasting(_of_gradients(values, scaled=scaled))
         fresh = [text for text in found if text not in self.said]
         for text in fresh:
@@ -59,13 +60,13 @@ class Alarms:
         return [text for text, count in self._in_a_row.items() if count >= RECORDS]
 
 
-def _of_scale(scale: float) -> list[str]:
+def _of_scale(scale: float, *, finite: bool) -> list[str]:
     if scale <= FLOOR:
         return [
             f"the loss scale has fallen to {FLOOR:g} or below: fp16 has not the range, use --precision bf16 or fp32"
         ]
-    if scale >= CEILING:
-        return [f"the loss scale has risen to 2^24 = {CEILING:g}: gradients are tiny, or there are none"]
+    if scale >= CEILING and finite:
+        return [f"the loss scale has reached 2^24 = {CEILING:g}: gradients are tiny, or there are none"]
     return []
 
 

@@ -20,6 +20,10 @@ from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.training.outline import Outline, outline
 
 FORMAT: Final = 1
+ALWAYS: Final = ("data", "pipeline", "run_id")
+OF_ONE: Final = ("network", "average", "optimiser", "scaler", "precision", "counters", "best", "rng", "rng_cuda")
+"""What the checkpoint of one network holds beside that; an ensemble's holds `OF_MANY`, its members' lie beside it."""
+OF_MANY: Final = ("start",)
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, data: str, run: Pipeline, origin: Mapping[str, Any]) -> None:
@@ -69,19 +73,28 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Raises
     ------
     TrainingError
-        There is no such file, or it is no checkpoint of klinepred.
+        There is no such file, it is no checkpoint of klinepred, or it is damaged.
     """
     try:
         if not zipfile.is_zipfile(path):  # torch would read an older format, with a warning
             raise _foreign(path, "a file of another kind" if path.is_file() else "no such file")
+        with zipfile.ZipFile(path) as parts:
+            broken = parts.testzip()  # torch.load does not look at the checksums
+        if broken is not None:
+            raise _foreign(path, f"a damaged one: the checksum of {broken} is another")
         table = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise _foreign(path, error.strerror or str(error)) from error
+    except zipfile.BadZipFile as error:
+        raise _foreign(path, f"a damaged one: {error}") from error
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise _foreign(path, "a file that torch does not load with weights_only=True") from error
     number = table.get("klinepred_checkpoint") if isinstance(table, dict) else None
     if not isinstance(number, int) or not 1 <= number <= FORMAT:
         raise _foreign(path, f"format {number!r}")
+    lacking = [key for key in (*ALWAYS, *(OF_MANY if "ensemble" in table else OF_ONE)) if key not in table]
+    if lacking:
+        raise _foreign(path, f"one without {', '.join(lacking)}")
     return dict(table)
 
 

@@ -172,7 +172,9 @@ def train_one(
             saver = Saver(save, minutes=train.save_minutes)
             learn(Session(data, rows, state, train, device, tracker, progress, stop, switches, place, saver))
             own = run if named else None
-            bundle = make_bundle(data, state, run=own, model=model, seed=train.seed, device=device, origin=origin)
+            bundle = make_bundle(
+                data, state, run=own, model=model, seed=train.seed, kind=train.loss, device=device, origin=origin
+            )
             hand_over(bundle, tracker)
             if shelve is not None:
                 shelve(bundle)

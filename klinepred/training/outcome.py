@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,9 +26,16 @@ from klinepred.model.forward import forward_rows
 from klinepred.model.shelf import shelf_name
 from klinepred.settings import ModelSettings, Pipeline
 from klinepred.training.precision import device_name
-from klinepred.training.state import State
+from klinepred.training.state import Counters, State
 from klinepred.training.tracker import Tracker
+from klinepred.training.validation import zero_loss
 
+log = logging.getLogger("klinepred.training")
+
+SKIPPED: Final = 0.1
+"""Share of skipped steps above which a run says so at its end: a loss scale finds its place sooner."""
+POOR: Final = 2.0
+"""Validation loss of the best epoch, in units of that of predicting 0, above which training has gone wrong."""
 UNCERTIFIED: Final = "not audited"
 """What a run and its model say of themselves until somebody who has audited them says otherwise."""
 
@@ -39,6 +47,7 @@ def make_bundle(
     run: Pipeline | None,
     model: ModelSettings,
     seed: int,
+    kind: str,
     device: torch.device,
     origin: Mapping[str, Any],
 ) -> ModelBundle:
@@ -46,15 +55,25 @@ def make_bundle(
 
     Parameters
     ----------
+    kind
+        mse, huber or quantile: `train.loss`.
     origin
         What the tracker knows: run_id, run_name, commit, store_version.
 
     Raises
     ------
     TrainingError
-        No epoch had a finite validation loss.
+        No step changed the weights, or no epoch had a finite validation loss.
     """
     counters = state.counters
+    if not counters.done:
+        raise TrainingError(
+            "optimiser steps",
+            expected="at least one whose gradients are finite",
+            got=f"none: all {counters.tried} were skipped, the weights are those of the start"
+            + (f" (loss scale {state.scaler.get_scale():g} at the end)" if state.scaler.is_enabled() else ""),
+            do="lower --set train.init_scale, train longer, or use --precision bf16 or fp32",
+        )
     if not state.best:
         raise TrainingError(
             "validation loss",
@@ -62,6 +81,7 @@ def make_bundle(
             got=f"none in {counters.epoch} epochs",
             do="lower --set train.lr, or train with --precision fp32",
         )
+    _warn(counters, zero=zero_loss(data, kind=kind, quantiles=model.quantiles))
     network = network_from(state.best, model, inputs=data.x_NF.shape[1], members=1)
     about = {
         "precision": state.precision.name,
@@ -74,6 +94,21 @@ def make_bundle(
         **({"precision_fallback": counters.fallback} if counters.fallback else {}),
     }
     return assemble(data, network, run=run, model=model, device=device, about=about, origin=origin)
+
+
+def _warn(counters: Counters, *, zero: float) -> None:
+    """A word on a run that ended well and did not go well; `zero`: validation loss of predicting 0."""
+    if counters.skipped > SKIPPED * counters.tried:
+        log.warning(
+            "%d of %d steps were skipped: their gradients were not finite (--precision bf16 or fp32 has more range)",
+            *(counters.skipped, counters.tried),
+        )
+    if counters.best_loss > POOR * zero:
+        log.warning(
+            "the best validation loss, %.5g, is %.3g times that of predicting 0: the network has learned nothing;"
+            " lower train.lr (klinepred models list shows this model all the same)",
+            *(counters.best_loss, counters.best_loss / max(zero, 1e-300)),
+        )
 
 
 def assemble(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 import torch
 from torch import nn
@@ -15,6 +16,8 @@ from torch import nn
 from klinepred.errors import TrainingError, UsageError
 from klinepred.settings import TrainSettings
 from klinepred.training.tf32 import float32_products
+
+KINDS: Final = ("cpu", "cuda", "mps", "xpu")
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,16 @@ def choose_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    known = name.partition(":")[0] in KINDS
     try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
+        device = torch.device(name if known else "none of these")
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = why_no_cuda() if name.startswith("cuda") else None
+        reason = why_no_cuda() if name.startswith("cuda") else None if known else "a device of another kind"
         raise UsageError(
             f"train.device {name!r}",
             expected="auto, cpu, cuda or cuda:N, usable on this machine",
-            got=reason or str(error).splitlines()[0],
+            got=reason or str(error).splitlines()[0].split(". ")[0][:200],
             do="use --device auto",
         ) from error
     return device

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from klinepred.errors import TrainingError
 from klinepred.model.lstm import Network
 from klinepred.settings import TrainSettings
 from klinepred.training.average import WeightAverage
@@ -70,10 +71,13 @@ class Counters:
             self.labels += labels
 
     def close_epoch(self, val_loss: float) -> bool:
-        """Take in the epoch's validation loss; whether it is the best so far. NaN and infinity never are."""
+        """Take in the epoch's validation loss; whether it is the best so far.
+
+        NaN and infinity never are, nor is the loss of weights that no step has changed yet.
+        """
         self.epoch += 1
         self.position, self.loss_sum, self.labels = 0, 0.0, 0
-        best = val_loss < self.best_loss
+        best = self.done > 0 and val_loss < self.best_loss
         if best:
             self.best_loss, self.best_epoch, self.stale = val_loss, self.epoch, 0
         else:
@@ -151,7 +155,25 @@ def snapshot(state: State, *, device: torch.device) -> dict[str, Any]:
 
 
 def restore(state: State, saved: dict[str, Any], *, train: TrainSettings, device: torch.device) -> list[str]:
-    """Put a snapshot back; remarks on what could not be taken over from another device or precision."""
+    """Put a snapshot back; remarks on what could not be taken over from another device or precision.
+
+    Raises
+    ------
+    TrainingError
+        It is not the snapshot of such a network and optimiser.
+    """
+    try:
+        return _put_back(state, saved, train=train, device=device)
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise TrainingError(
+            "checkpoint",
+            expected="the state of this very network, its optimiser and its counters",
+            got=f"another one: {' '.join(str(error).split())[:200]}",
+            do="resume from an intact checkpoint with the version of klinepred that wrote it, or train anew",
+        ) from error
+
+
+def _put_back(state: State, saved: dict[str, Any], *, train: TrainSettings, device: torch.device) -> list[str]:
     remarks = []
     state.network.load_state_dict(saved["network"])
     if state.average.network is not state.network:  # else the average of before would overwrite the weights

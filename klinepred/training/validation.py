@@ -96,6 +96,13 @@ def validate(
     )
 
 
+def zero_loss(data: Dataset, *, kind: str, quantiles: tuple[float, ...] = ()) -> float:
+    """Validation loss of the constant 0, for the expected value and every quantile; parameters as `validate`."""
+    y_V = data.y_N[data.mask("validation")]
+    clipped_V = np.clip(y_V, -data.settings.label_clip, data.settings.label_clip)
+    return _loss(np.zeros((y_V.size, 1 + len(quantiles)), dtype=np.float32), clipped_V, kind, quantiles)
+
+
 def _scores(pred_V: np.ndarray, y_V: np.ndarray, kind_V: np.ndarray, *, finite: bool) -> dict[str, float]:
     """By name; nothing for a kind of step without rows, and nothing at all for predictions that are not finite."""
     found: dict[str, float] = {}

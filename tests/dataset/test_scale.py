@@ -55,3 +55,12 @@ def test_scaler_survives_json_bit_for_bit() -> None:
     assert np.array_equal(back.centre_F, scaler.centre_F)
     assert np.array_equal(back.scale_F, scaler.scale_F)
     assert back.clip == 5.0
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-20, 1.0, 1e20])
+def test_a_feature_in_small_units_is_scaled_like_any_other(unit: float) -> None:
+    """Returns per dollar of volume are of the order of 1e-12. -1, 0 and 4 have mean 1 and spread sqrt(14/3)."""
+    frame = pl.DataFrame({"a": [-unit, 0.0, 4.0 * unit]})
+    scaler = fit_scaler(frame, ("a",), clip=6.0)
+    assert scaler.apply(frame)[:, 0] == pytest.approx([-2 / (14 / 3) ** 0.5, -1 / (14 / 3) ** 0.5, 3 / (14 / 3) ** 0.5])
+    assert fit_scaler(pl.DataFrame({"a": [0.1 * unit] * 1000}), ("a",), clip=6.0).scale_F[0] == 1.0

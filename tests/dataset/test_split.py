@@ -126,12 +126,17 @@ def test_labels_are_purged_at_every_border_of_a_fold_and_counted_there() -> None
 def test_the_embargo_is_counted_apart_from_what_is_purged() -> None:
     (split,) = make_splits(DAYS, SplitSettings(embargo=5))
     frame = assign_parts(_labels(3), split)
-    # of five blocked sessions two end labels that reach over the border: those are purged already
+    # of five blocked sessions two end labels that reach over the border: those are purged already; two labels that end
+    # after them begin in them
     assert removed_labels(frame) == {
-        "validation": {"purged": 2, "embargoed": 3},
+        "validation": {"purged": 2, "embargoed": 5},
         "calibration": {"purged": 2},
-        "test": {"purged": 2, "embargoed": 3},
+        "test": {"purged": 2, "embargoed": 5},
     }
+    first = {edge: DAYS.index(edge) + 1 for edge in (split.train_end, split.calibration_end)}
+    for row, code in enumerate(frame["part"]):  # no bar of a label lies in the embargo
+        bars = range(row + 1, row + 4)
+        assert code < 0 or not any(at <= bar < at + 5 for at in first.values() for bar in bars), row
     text = say_removed(frame)
-    assert "at the head of validation 2 purged and 3 embargoed" in text
+    assert "at the head of validation 2 purged and 5 embargoed" in text
     assert say_removed(frame.head(10)) == "labels removed: none"

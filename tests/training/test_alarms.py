@@ -29,7 +29,7 @@ def values(
         (1.0, True, "fallen to 1"),
         (2.0**-9, True, "fallen to 1"),
         (2.0**23, True, ""),
-        (2.0**24, True, "risen to 2^24"),
+        (2.0**24, True, "reached 2^24"),
         (1.0, False, ""),
     ],
 )
@@ -95,3 +95,9 @@ def test_a_sound_training_raises_none() -> None:
     memory = Memory()
     fit(tiny_dataset(), TRAIN.model_copy(update={"precision": "fp16"}), tracker=memory)
     assert "alarms" not in memory.tags
+
+
+def test_a_scale_that_is_set_too_high_is_no_sign_of_tiny_gradients() -> None:
+    memory = Memory()
+    Alarms(memory).look(values(scale=2.0**100, nonfinite=5.0), step=1, scaled=True)
+    assert memory.tags == {}

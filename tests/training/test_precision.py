@@ -188,6 +188,8 @@ def test_scaler_settings_arrive() -> None:
 def test_a_device_that_is_not_there_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="warp9"):
         choose_device("warp9")
+    with pytest.raises(UsageError, match="usable on this machine"):
+        choose_device("meta")  # torch computes shapes there, no numbers
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="CUDA"):
             choose_device("cuda")
