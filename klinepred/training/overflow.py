@@ -24,7 +24,8 @@ Cause = Literal["inputs", "precision", "network"]
 
 ADVICE: Final[dict[Cause, str]] = {
     "inputs": "mend or leave out that feature (klinepred features show), then train again",
-    "precision": "go on from the last good weights with --precision fp32 (or bf16 if this was fp16), or let --on-overflow fallback do it",
+    "precision": "go on from the last good weights with --precision bf16 (from fp16) or fp32,"
+    " or let --on-overflow fallback do it",
     "network": "go on from the last good weights with a lower --set train.lr",
 }
 

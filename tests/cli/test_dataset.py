@@ -76,7 +76,7 @@ def test_folds_purge_and_embargo_are_shown_part_by_part(space: Path, typed: Type
         if row["part"] == "calibration":
             assert (row["purged"], row["embargoed"]) == ("10", "0")
     assert "fold 2 of 2" in err
-    assert "at the head of test 10 purged and 380 embargoed" in err
+    assert "at the head of test 10 purged and 390 embargoed" in err
     code, out, _ = typed("dataset", "describe", "-p", "six.toml", *words)
     assert code == 0
     assert "expected memory" in out
