@@ -16,7 +16,7 @@ from klinepred.training.signals import TrainingStopped
 
 def every_class() -> list[type[KlinepredError]]:
     for module in pkgutil.walk_packages(klinepred.__path__, "klinepred."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", ".next_bar")):  # two scripts: importing them runs them
             import_module(module.name)
 
     def below(kind: type[KlinepredError]) -> Iterator[type[KlinepredError]]:
