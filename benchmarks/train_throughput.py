@@ -107,7 +107,7 @@ def bare(data: Dataset, run: kp.Pipeline) -> float:
     length = int(cut.length_S.max())
     whole = cut.length_S == length
     rows_ST = torch.from_numpy(cut.start_S[whole, None]) + torch.arange(length)
-    x_STF, y_ST = torch.from_numpy(data.x_NF)[rows_ST], torch.from_numpy(data.y_N)[rows_ST].nan_to_num()
+    x_STF, y_ST = torch.from_numpy(data.x_NF)[rows_ST], torch.from_numpy(data.y_N.copy())[rows_ST].nan_to_num()
     torch.manual_seed(run.train.seed)
     model = run.model
     lstm = torch.nn.LSTM(x_STF.shape[2], model.hidden, model.layers, batch_first=True, dropout=model.dropout)
