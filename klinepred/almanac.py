@@ -21,8 +21,8 @@ from polars.exceptions import PanicException, PolarsError
 
 FOLDER: Final = "KLINEPRED_CACHE"
 """Environment variable: another folder than the user's cache; empty = keep nothing."""
-FORMAT: Final = 1
-"""Goes up whenever what is worked out changes."""
+_CODE: Final = Path(__file__).with_name("sessions.py")
+"""What works the tables out: other code, other table."""
 _TOOLS: Final = ("exchange_calendars", "pandas", "polars", "tzdata")
 
 log = logging.getLogger("klinepred.calendar")
@@ -49,8 +49,9 @@ def _path(name: str) -> Path | None:
     if folder == "":
         return None
     root = Path(folder) if folder else user_cache_path("klinepred", appauthor=False)
-    parts = [f"format {FORMAT}", name, *(f"{tool} {_version(tool)}" for tool in _TOOLS)]
-    return root / "calendars" / f"{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:32]}.arrow"
+    digest = hashlib.sha256("|".join([name, *(f"{tool} {_version(tool)}" for tool in _TOOLS)]).encode())
+    digest.update(_CODE.read_bytes())
+    return root / "calendars" / f"{digest.hexdigest()[:32]}.arrow"
 
 
 def _version(tool: str) -> str:

@@ -53,6 +53,16 @@ def test_another_name_or_another_version_of_a_tool_is_another_table(
     assert len(list(folder.iterdir())) == 3
 
 
+def test_other_code_works_the_table_out_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept("X", Work())
+    code = tmp_path / "sessions.py"
+    code.write_bytes(almanac._CODE.read_bytes() + b"# changed\n")
+    monkeypatch.setattr(almanac, "_CODE", code)
+    again = Work(TABLE.reverse())
+    assert kept("X", again).equals(TABLE.reverse())
+    assert again.times == 1
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "other bytes", "other numbers", "no digest", "a folder"])
 def test_a_damaged_file_is_not_believed(folder: Path, damage: str) -> None:
     kept("X", Work())

@@ -16,7 +16,7 @@ from typing import Final
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from klinepred import aliases, calendar, schema
+from klinepred import aliases, calendar, schema, sessions
 
 _SUM_BYTES: Final = 4
 _PACKAGES: Final = ("klinepred", "polars", "polars-talib", "numpy", "exchange_calendars")
@@ -59,7 +59,7 @@ def write_kept(rows: pl.DataFrame, path: Path) -> None:
 def tools() -> str:
     """8 hex digits over what computes features besides their formulas: versions, klinepred's own code."""
     digest = hashlib.sha256("|".join(f"{name} {version(name)}" for name in _PACKAGES).encode())
-    modules = (Path(str(module.__file__)) for module in (aliases, calendar, schema))
+    modules = (Path(str(module.__file__)) for module in (aliases, calendar, schema, sessions))
     for path in (*sorted(Path(__file__).parent.glob("*.py")), *modules):
         digest.update(path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
     return digest.hexdigest()[:8]

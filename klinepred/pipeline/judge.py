@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,28 +76,24 @@ def _keep_verdict(evaluation: Evaluation, folder: Path) -> None:
     """What promotion asks for, as verdict.json beside the bundle; a folder that cannot be written is warned of."""
     import json
 
+    from klinepred.evaluation.result import plain
     from klinepred.model.promotion import VERDICT
 
     span = evaluation.span or (None, None)
     table = {
         "verdict": evaluation.verdict,
         "sentence": evaluation.sentence,
-        "ic": _finite(evaluation.ic.value),
-        "ic_se": _finite(evaluation.ic.se),
+        "ic": evaluation.ic.value,
+        "ic_se": evaluation.ic.se,
         "looks": evaluation.looks,
         "first_session": span[0],
         "last_session": span[1],
         "evaluated": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     try:
-        write_atomic(folder / VERDICT, json.dumps(table, ensure_ascii=False, indent=2) + "\n")
+        write_atomic(folder / VERDICT, json.dumps(plain(table), ensure_ascii=False, indent=2) + "\n")
     except OSError as error:
         log.warning("the verdict of %s is not kept beside it, so it cannot be promoted: %s", folder.name, error)
-
-
-def _finite(value: float) -> float | None:
-    """None for what is not finite, which JSON has no word for."""
-    return value if math.isfinite(value) else None
 
 
 def compare_models(folders: tuple[Path, Path], space: Workspace, *, settings: EvaluateSettings) -> Comparison:
