@@ -144,6 +144,29 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 
 @contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A place to write what will be `folder`, which appears whole when the block ends without an error.
+
+    Raises
+    ------
+    OSError
+        There is no room or permission, or a folder of that name; nothing of the new one stays.
+    """
+    import shutil
+    import tempfile
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+    try:
+        yield part
+        os.chmod(part, 0o755)  # noqa: S103  # mkdtemp made it private; a model is not
+        os.rename(part, folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+@contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Open `path` for writing so that its new content appears whole when the block ends without an error.
 

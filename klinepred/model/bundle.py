@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +19,7 @@ from klinepred.features.recipe import Recipe
 from klinepred.features.spec import FeatureSet, tell_apart
 from klinepred.model.calibration import Calibration
 from klinepred.model.ensemble import AnyNetwork, members_of, network_from
-from klinepred.paths import write_atomic
+from klinepred.paths import new_folder, write_atomic
 from klinepred.settings import DatasetSettings, ModelSettings
 
 FORMAT: Final = 2
@@ -112,16 +109,9 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
         "provenance": bundle.provenance,
     }
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
-        try:
+        with new_folder(folder) as part:
             write_atomic(part / WEIGHTS, payload)
             write_atomic(part / TABLE, json.dumps(sealed(table), ensure_ascii=False, allow_nan=False, indent=1))
-            os.chmod(part, 0o755)  # noqa: S103  # mkdtemp made it private; a model is not
-            os.rename(part, folder)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
     except OSError as error:
         raise ModelError(
             f"model {folder}",

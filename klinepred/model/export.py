@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 from klinepred.errors import ModelError
 from klinepred.model.bundle import TABLE, WEIGHTS, ModelBundle, load_bundle
 from klinepred.model.promotion import VERDICT
+from klinepred.paths import new_folder
 
 NETWORK: Final = "network.onnx"
 OPSET: Final = 18
@@ -135,15 +134,8 @@ def _whole(folder: Path, to: Path, write: Callable[[Path], None]) -> Path:
             f"export to {target}", expected="a folder that does not exist yet", got="one that does", do="name another"
         )
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))
-        try:
+        with new_folder(target) as part:
             write(part)
-            os.chmod(part, 0o755)  # noqa: S103  # mkdtemp made it private; an exported model is not
-            os.rename(part, target)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
     except OSError as error:
         raise ModelError(
             f"export to {target}",
