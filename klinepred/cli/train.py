@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,9 +56,13 @@ def command(
     The scaler is fitted on train rows only, the best epoch is chosen on validation, and the test part stays closed
     until `klinepred evaluate`. Ctrl-C saves a checkpoint; --resume goes on from it, with the bars the run saw and,
     unless -p names another, its own pipeline. --init-from is another thing: a new run with a fresh optimiser and
-    schedule, which begins from a model's weights and keeps that model's scaler.
+    schedule, which begins from a model's weights and keeps that model's scaler. Several processes train together
+    under torchrun: torchrun --nproc-per-node 2 -m klinepred train.
     """
-    space = start(workspace, quiet=quiet, verbose=verbose)
+    silent = (
+        int(os.environ.get("WORLD_SIZE") or 1) > 1 and os.environ.get("RANK") != "0"
+    )  # torchrun: the first one speaks
+    space = start(workspace, quiet=quiet or silent, verbose=verbose)
     flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device, on_overflow=on_overflow)
     if resume is not None and ctx.get_parameter_source("pipeline") is not ParameterSource.COMMANDLINE:
         from klinepred.pipeline import resumed_pipeline
@@ -74,11 +79,13 @@ def command(
     done = train_model(
         run,
         space,
-        progress=TrainingBar(quiet=quiet),
+        progress=TrainingBar(quiet=quiet or silent),
         resume=resume,
         init_from=init_from,
         allow_leaks=allow_leaks,
     )
+    if silent:
+        return 0
     counts = ", ".join(f"{name} {count:,}" for name, count in done.data.counts().items())
     click.echo(f"labels: {counts}", err=True)
     click.echo(f"model {done.bundle.name}")
@@ -94,6 +101,9 @@ def _walk(
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_folds
     from klinepred.pipeline.folds import record_path
+    from klinepred.training.ranks import refuse_several
+
+    refuse_several("a walk-forward", do="train its folds one after another in one process")
 
     if init_from is not None:
         raise UsageError(

@@ -44,6 +44,10 @@ class Sequences:
         keep_S = hits_S > 0
         return Sequences(self.start_S[keep_S], self.length_S[keep_S], self.lead_S[keep_S])
 
+    def every(self, n: int, *, first: int) -> Sequences:
+        """Every n-th of them, from number `first` on."""
+        return Sequences(self.start_S[first::n], self.length_S[first::n], self.lead_S[first::n])
+
     def owned(self, rows: int) -> np.ndarray:
         """Mask [N] of the rows that some sequence owns."""
         edge = np.zeros(rows + 1, dtype=np.int64)

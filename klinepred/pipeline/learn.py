@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from klinepred.dataset.make import Dataset
     from klinepred.model.bundle import ModelBundle
     from klinepred.training.progress import Progress
-    from klinepred.training.tracking import MlflowTracker
+    from klinepred.training.tracker import Tracker
     from klinepred.trial.report import TrialReport
 
 log = logging.getLogger("klinepred.pipeline")
@@ -60,8 +60,8 @@ def train_model(
     StoreError, DatasetError, TrainingError
         See `build_dataset` and `klinepred.training.loop.train`; or the leak certificate has failed.
     """
-    from klinepred.training.checkpoint import find_checkpoint
-    from klinepred.training.precision import choose_device
+    from klinepred.training.ranks import joined
+    from klinepred.training.tracker import NoTracker
     from klinepred.training.tracking import MlflowTracker
     from klinepred.training.warm import check_seen, kept_scaler, refuse_both
 
@@ -73,26 +73,28 @@ def train_model(
             do="use klinepred.pipeline.train_folds",
         )
     refuse_both(init_from, resume)
-    choose_device(run.train.device)  # a device that is not there is said before anything is computed
-    checkpoint = find_checkpoint(space, resume) if resume else None
-    version = seen_version(space, checkpoint) if checkpoint else store_version(space)
-    first = _first(init_from, run, space, allow_leaks=allow_leaks) if init_from else None
-    mlflow = MlflowTracker(space, run, version=version)
-    kept = first.scaler if first else kept_scaler(checkpoint) if checkpoint else None
-    data = build_dataset(run, space, version=version, scaler=kept)
-    if first is not None:
-        check_seen(first, data.split)
-    return train_on(
-        data,
-        run,
-        space,
-        version=version,
-        mlflow=mlflow,
-        progress=progress,
-        checkpoint=checkpoint,
-        first=first,
-        allow_leaks=allow_leaks,
-    )
+    with joined() as ranked:
+        ranked.device(run.train.device)  # a device that is not there is said before anything is computed
+        found = ranked.first_only(lambda: _origin(space, resume))
+        place, version = ranked.told(found)
+        checkpoint = Path(place) if place else None
+        first = _first(init_from, run, space, allow_leaks=allow_leaks) if init_from else None
+        tracker = MlflowTracker(space, run, version=version) if ranked.first else NoTracker()
+        kept = first.scaler if first else kept_scaler(checkpoint) if checkpoint else None
+        data = ranked.first_then(lambda: build_dataset(run, space, version=version, scaler=kept))
+        if first is not None:
+            check_seen(first, data.split)
+        return train_on(
+            data,
+            run,
+            space,
+            version=version,
+            tracker=tracker,
+            progress=progress,
+            checkpoint=checkpoint,
+            first=first,
+            allow_leaks=allow_leaks,
+        )
 
 
 def train_on(
@@ -101,7 +103,7 @@ def train_on(
     space: Workspace,
     *,
     version: int | None,
-    mlflow: MlflowTracker,
+    tracker: Tracker,
     progress: Progress | None,
     checkpoint: Path | None,
     first: ModelBundle | None = None,
@@ -113,7 +115,7 @@ def train_on(
     ----------
     version
         Of the store, that the dataset was made from.
-    mlflow
+    tracker
         Who records the run, not started yet.
     checkpoint
         To go on from.
@@ -126,35 +128,56 @@ def train_on(
     from klinepred.model.shelf import shelf_name
     from klinepred.training.budget import expected_memory, say_memory
     from klinepred.training.loop import train
-    from klinepred.training.precision import choose_device
+    from klinepred.training.ranks import ranks
     from klinepred.training.signals import StopRequest
     from klinepred.trial.passes import untried
 
-    certificate = audit_before_training(space, data, as_of=version)
-    if not allow_leaks:
-        refuse_leaks(certificate, pipeline=run.name)
-    if checkpoint is None and (line := untried(space, run, data)):
-        log.warning("%s", line)
-    tracker = CertifiedTracker(mlflow, certificate, space=space, tainted=first is not None and is_leaky(first))
-    log.info("%s", say_memory(data, expected_memory(data, run.model, run.train), choose_device(run.train.device)))
+    ranked = ranks()
+
+    def audited() -> Tracker:
+        certificate = audit_before_training(space, data, as_of=version)
+        if not allow_leaks:
+            refuse_leaks(certificate, pipeline=run.name)
+        if checkpoint is None and (line := untried(space, run, data)):
+            log.warning("%s", line)
+        device = ranked.device(run.train.device)
+        log.info("%s", say_memory(data, expected_memory(data, run.model, run.train), device))
+        return CertifiedTracker(tracker, certificate, space=space, tainted=first is not None and is_leaky(first))
+
+    certified = ranked.first_only(audited)
     shelved: list[Trained] = []
 
     def shelve(bundle: ModelBundle) -> None:
         named = replace(bundle, name=shelf_name(bundle))
-        shelved.append(Trained(named, save_bundle(named, space.trained / named.name), data))
+        folder = space.trained / named.name
+        shelved.append(Trained(named, save_bundle(named, folder) if ranked.first else folder, data))
 
     with StopRequest():  # a signal after the last step waits until the finished model lies on the shelf
         train(
             data,
             run.model,
             run.train,
-            tracker=tracker,
-            progress=progress,
+            tracker=certified,
+            progress=progress if ranked.first else None,
             resume=checkpoint,
+            pipeline=run,
             init_from=first,
             shelve=shelve,
         )
     return shelved[0]
+
+
+def _origin(space: Workspace, resume: str | None) -> tuple[str | None, int | None]:
+    """The checkpoint to go on from, and the version of the store whose bars are to be learned from."""
+    from klinepred.training.checkpoint import checkpoint_of, find_checkpoint
+    from klinepred.training.ranks import job, restarted
+
+    path = find_checkpoint(space, resume) if resume else checkpoint_of(space, job()) if restarted() else None
+    if path is None:
+        return None, store_version(space)
+    if not resume:
+        log.warning("a process was lost and all were started again: training goes on from %s", path.stem)
+    return str(path), seen_version(space, path)
 
 
 def resumed_pipeline(space: Workspace, resume: str, *, overrides: tuple[str, ...]) -> Pipeline:

@@ -68,7 +68,7 @@ def train_folds(
                 run,
                 space,
                 version=version,
-                mlflow=parent.below(f"fold-{data.split.fold}"),
+                tracker=parent.below(f"fold-{data.split.fold}"),
                 progress=progress,
                 checkpoint=checkpoint,
                 allow_leaks=allow_leaks,

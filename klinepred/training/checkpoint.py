@@ -98,8 +98,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return dict(table)
 
 
-def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, train: TrainSettings) -> list[str]:
+def check_fits(
+    saved: dict[str, Any], *, data: Dataset, model: ModelSettings, train: TrainSettings, world: int = 1
+) -> list[str]:
     """Make sure that a checkpoint continues this very training; remarks on train settings that have changed.
+
+    With another number of processes, `world`, an optimiser step takes another number of sequences: the counters of
+    `saved` are turned into steps of that size.
 
     Raises
     ------
@@ -122,9 +127,11 @@ def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, tr
         remarks.append("features differ from those of before in their last digits: the resumed run will, too")
     now = train.model_dump(mode="json")
     changed = [key for key in now if key in before["train"] and before["train"][key] != now[key]]
-    for key in ("seed", "batch"):
+    alike = world * now["batch"] == int(saved.get("world", 1)) * before["train"]["batch"]
+    for key in ("seed",) if alike else ("seed", "batch"):
         if key in changed and saved["counters"]["position"]:
             raise _other(f"train.{key} in the middle of an epoch", before["train"][key], now[key])
+    remarks += _other_world(saved, world=world, size=train.batch)
     remarks += [f"resumed with train.{key} = {now[key]}, before {before['train'][key]}" for key in changed]
     if "epochs" in changed and now["schedule"] == "cosine":
         remarks.append(
@@ -133,6 +140,22 @@ def check_fits(saved: dict[str, Any], *, data: Dataset, model: ModelSettings, tr
             ' (with train.schedule = "constant" it is)'
         )
     return remarks
+
+
+def _other_world(saved: dict[str, Any], *, world: int, size: int) -> list[str]:
+    """Turn the counters into steps of `world` processes, rounded down: no sequence of the epoch is left out."""
+    before = int(saved.get("world", 1))
+    if before == world:
+        return []
+    counters, size_before = saved["counters"], int(saved["pipeline"]["train"]["batch"])
+    for key in ("position", "tried", "done", "clipped"):
+        counters[key] = counters[key] * before * size_before // (world * size)
+    counters["done"] = max(counters["done"], min(1, int(saved["counters"]["epoch"])))
+    return [
+        f"resumed by {world} process{'es' if world > 1 else ''}, before {before}: a step now takes {world * size}"
+        f" sequences, before {before * size_before}; steps are counted anew in that size, and losses will differ from"
+        f" those of {before}"
+    ]
 
 
 def data_fingerprint(data: Dataset) -> str:
@@ -181,6 +204,12 @@ def find_checkpoint(space: Workspace, run: str) -> Path:
         got=f"{len(found)} that fit; newest checkpoints of the workspace: {have}",
         do="name one of these" if files else "train first; a checkpoint is written after every epoch",
     )
+
+
+def checkpoint_of(space: Workspace, job: str) -> Path | None:
+    """The newest checkpoint of the workspace, if processes of this job (`klinepred.training.ranks.job`) wrote it."""
+    files = sorted(checkpoint_folder(space).glob("*.pt"), key=lambda path: path.stat().st_mtime)
+    return files[-1] if files and job and load_checkpoint(files[-1]).get("job") == job else None
 
 
 def _network(model: ModelSettings) -> dict[str, Any]:

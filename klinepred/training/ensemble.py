@@ -25,6 +25,7 @@ from klinepred.training.members import (
 from klinepred.training.outcome import UNCERTIFIED, assemble, hand_over
 from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import Progress
+from klinepred.training.ranks import refuse_several
 from klinepred.training.runs import TEST_AFTER
 from klinepred.training.signals import StopRequest, TrainingStopped, resume_advice
 from klinepred.training.tracker import Metric, RunStatus, Tracker
@@ -74,6 +75,7 @@ def train_ensemble(
     the mean of them all and is calibrated on that mean. A run that is resumed keeps its finished members and goes on in
     the middle of the one that was interrupted. Parameters and errors as for `klinepred.training.loop.train_one`.
     """
+    refuse_several(f"train.ensemble = {train.ensemble}", do="train one network, with --set train.ensemble=1")
     named = pipeline or tracker.pipeline
     settings = {"dataset": data.settings, "model": model, "train": train}
     run = (named or Pipeline(name="unnamed")).model_copy(update=settings)

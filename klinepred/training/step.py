@@ -13,6 +13,7 @@ from torch import nn
 from klinepred.settings import TrainSettings
 from klinepred.training.loss import row_loss
 from klinepred.training.precision import Precision
+from klinepred.training.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,23 @@ class StepResult:
     scale: float
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A batch that several processes have divided among themselves.
+
+    Attributes
+    ----------
+    network
+        What to call: it makes gradients the mean over all processes (`Ranks.spread`).
+    labels
+        Labelled rows of the whole batch.
+    """
+
+    network: nn.Module
+    labels: int
+    ranks: Ranks
+
+
 def masked_loss(
     out_BTO: torch.Tensor,
     y_BT: torch.Tensor,
@@ -47,10 +65,16 @@ def masked_loss(
     *,
     kind: str,
     quantiles: tuple[float, ...] = (),
+    spread: Spread | None = None,
 ) -> torch.Tensor:
-    """Mean of `row_loss` over the labelled rows, in float32."""
+    """Mean of `row_loss` over the labelled rows, in float32.
+
+    With `spread`, such that the mean of it over all processes is that over the labelled rows of all of them: masks
+    differ from process to process, so that a mean of means would weigh rows unequally.
+    """
     out_LO, y_L = out_BTO[labelled_BT].float(), y_BT[labelled_BT]
-    return row_loss(out_LO, y_L, kind=kind, quantiles=quantiles).mean()
+    loss_L = row_loss(out_LO, y_L, kind=kind, quantiles=quantiles)
+    return loss_L.mean() if spread is None else loss_L.sum() * (spread.ranks.world / spread.labels)
 
 
 def take_step(
@@ -63,6 +87,7 @@ def take_step(
     train: TrainSettings,
     quantiles: tuple[float, ...] = (),
     watch: Callable[[nn.Module], None] | None = None,
+    spread: Spread | None = None,
 ) -> StepResult:
     """Forward under autocast, loss in float32, scale, backward, unscale, clip, step, update.
 
@@ -74,24 +99,27 @@ def take_step(
         Levels of the network's outputs beside the expected value.
     watch
         Called with the network between `unscale_` and clipping, when the true gradients are there.
+    spread
+        Of a batch divided among several processes; None: there is one.
     """
     x_BTF, y_BT, labelled_BT = batch
     with precision.autocast():
-        out_BTO = network(x_BTF)
-    loss = masked_loss(out_BTO, y_BT, labelled_BT, kind=train.loss, quantiles=quantiles)
+        out_BTO = (spread.network if spread else network)(x_BTF)
+    loss = masked_loss(out_BTO, y_BT, labelled_BT, kind=train.loss, quantiles=quantiles, spread=spread)
     optimiser.zero_grad(set_to_none=True)
     scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     scaler.unscale_(optimiser)
     if watch is not None:
         watch(network)
     norm, clipped = clip_gradients(network, train)
+    value = spread.ranks.sums(loss.item() / spread.ranks.world)[0] if spread else loss.item()
     scale = scaler.get_scale()
     if not scaler.is_enabled() and not norm < float("inf"):
-        return StepResult(loss.item(), norm, clipped=False, skipped=True, scale=scale)
+        return StepResult(value, norm, clipped=False, skipped=True, scale=scale)
     scaler.step(optimiser)
     scaler.update()
     skipped = scaler.get_scale() < scale
-    return StepResult(loss.item(), norm, clipped and not skipped, skipped=skipped, scale=scale)
+    return StepResult(value, norm, clipped and not skipped, skipped=skipped, scale=scale)
 
 
 def clip_gradients(network: nn.Module, train: TrainSettings) -> tuple[float, bool]:

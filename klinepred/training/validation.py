@@ -17,6 +17,7 @@ from klinepred.dataset.target import KINDS
 from klinepred.errors import TrainingError
 from klinepred.model.forward import forward_outputs
 from klinepred.training.loss import row_loss
+from klinepred.training.ranks import ALONE, Ranks
 
 CLIP: Final = 6.0
 """`*_clip6` scores have the label, never the prediction, clipped at so many units, whatever `dataset.label_clip` is."""
@@ -56,9 +57,15 @@ class Validation:
 
 
 def validate(
-    network: nn.Module, data: Dataset, *, kind: str, device: torch.device, quantiles: tuple[float, ...] = ()
+    network: nn.Module,
+    data: Dataset,
+    *,
+    kind: str,
+    device: torch.device,
+    quantiles: tuple[float, ...] = (),
+    ranks: Ranks = ALONE,
 ) -> Validation:
-    """Grade `network` in float32, on the very path that prediction takes.
+    """Grade `network` in float32, on the very path that prediction takes; several processes divide the sequences.
 
     Parameters
     ----------
@@ -77,17 +84,18 @@ def validate(
         raise TrainingError(
             "validation part", expected="rows with a label", got="none", do="ingest more history, or move the split"
         )
-    out_VO = forward_outputs(network, data.x_NF, data.part("validation"), device=device)[mask_N]
+    own = data.part("validation").every(ranks.world, first=ranks.rank)
+    out_VO = ranks.merged(forward_outputs(network, data.x_NF, own, device=device)[mask_N])
     pred_V = out_VO[:, 0]
     y_V = data.y_N[mask_N]
     clip = data.settings.label_clip
     clipped_V = np.clip(y_V, -clip, clip)
     finite = bool(np.isfinite(out_VO).all())
-    own = "huber" if kind == "huber" else "mse"
+    plain = "huber" if kind == "huber" else "mse"
     return Validation(
         loss=_loss(out_VO, clipped_V, kind, quantiles),
         loss_unclipped=_loss(out_VO, y_V, kind, quantiles),
-        skill=1.0 - _loss(out_VO, clipped_V, own) / max(_loss(np.zeros_like(out_VO), clipped_V, own), 1e-300),
+        skill=1.0 - _loss(out_VO, clipped_V, plain) / max(_loss(np.zeros_like(out_VO), clipped_V, plain), 1e-300),
         ic=metrics.ic(pred_V, y_V) if finite else float("nan"),
         rank_ic=metrics.rank_ic(pred_V, y_V) if finite else float("nan"),
         rows=int(y_V.size),
