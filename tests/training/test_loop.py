@@ -19,7 +19,7 @@ from klinepred.errors import TrainingError
 from klinepred.model.forward import forward_rows
 from klinepred.model.lstm import Network, build_network
 from klinepred.settings import TrainSettings
-from klinepred.training import loop
+from klinepred.training import epochs
 from klinepred.training.checkpoint import load_checkpoint
 from klinepred.training.rows import TrainRows
 from klinepred.training.schedule import learning_rate
@@ -164,7 +164,7 @@ def test_a_checkpoint_from_a_cuda_run_resumes_on_the_cpu(
 
 def test_nan_is_never_the_best_epoch(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([float("nan"), 2.0, 1.0, float("nan"), float("-inf") * 0, 1.5])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: graded(next(losses)))
+    monkeypatch.setattr(epochs, "validate", lambda *_, **__: graded(next(losses)))
     diary = Diary()
     bundle = fit(data, TRAIN.model_copy(update={"epochs": 6}), progress=diary)
     assert [news.best for news in diary.epochs] == [False, True, True, False, False, False]
@@ -172,7 +172,7 @@ def test_nan_is_never_the_best_epoch(data: Dataset, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_run_without_a_finite_validation_loss_fails(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: graded(float("nan")))
+    monkeypatch.setattr(epochs, "validate", lambda *_, **__: graded(float("nan")))
     memory = Memory()
     with pytest.raises(TrainingError, match="validation loss"):
         fit(data, TRAIN.model_copy(update={"epochs": 2}), tracker=memory)
@@ -181,7 +181,7 @@ def test_a_run_without_a_finite_validation_loss_fails(data: Dataset, monkeypatch
 
 def test_patience_counts_epochs_since_the_best(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0, 0.5])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: graded(next(losses)))
+    monkeypatch.setattr(epochs, "validate", lambda *_, **__: graded(next(losses)))
     bundle = fit(data, TRAIN.model_copy(update={"epochs": 6, "patience": 2}))
     assert (bundle.provenance["epochs"], bundle.provenance["best_epoch"]) == (4, 2)
 
@@ -194,7 +194,7 @@ def test_the_bundle_has_the_weights_of_the_best_epoch(data: Dataset, monkeypatch
         seen.append({name: weight.clone() for name, weight in network.state_dict().items()})
         return graded(next(losses))
 
-    monkeypatch.setattr(loop, "validate", watching)
+    monkeypatch.setattr(epochs, "validate", watching)
     got = weights(fit(data))
     assert equal(got, seen[1])
     assert not equal(got, seen[2])

@@ -19,7 +19,7 @@ import torch
 from klinepred.dataset.make import Dataset
 from klinepred.errors import TrainingError
 from klinepred.settings import TrainSettings
-from klinepred.training import loop
+from klinepred.training import epochs
 from klinepred.training.checkpoint import load_checkpoint
 from klinepred.training.overflow import examine
 from klinepred.training.precision import resolve
@@ -147,7 +147,7 @@ def test_bf16_that_overflows_falls_back_to_fp32_at_once(monkeypatch: pytest.Monk
         result = true(*args, **options)
         return replace(result, loss=float("nan"), skipped=True) if options["precision"].name == "bf16" else result
 
-    monkeypatch.setattr(loop, "take_step", failing)
+    monkeypatch.setattr(epochs, "take_step", failing)
     memory = Memory()
     train = TRAIN.model_copy(update={"precision": "bf16", "on_overflow": "fallback", "epochs": 1})
     bundle = fit(tiny_dataset(), train, tracker=memory)
