@@ -80,7 +80,7 @@ def test_a_resumed_training_of_two_equals_one_never_stopped_dropout_included(tmp
 
 
 def test_dropout_draws_other_numbers_in_each_process_and_step_and_the_same_again() -> None:
-    drawn = {}
+    drawn: dict[tuple[int, int], list[torch.Tensor]] = {}
     with torch.random.fork_rng():
         for rank, step in [(0, 0), (1, 0), (0, 1), (1, 1), (0, 0)]:
             reseed(Ranks(rank, 2), seed=7, step=step)
