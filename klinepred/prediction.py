@@ -22,27 +22,9 @@ from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.model.forward import forward_rows
 from klinepred.schema import BAR, CALENDAR, TS, Bars
+from klinepred.schema import PREDICTION_SCHEMA as PREDICTION_SCHEMA  # its place for who imports it from here
 
 log = logging.getLogger("klinepred.prediction")
-
-PREDICTION_SCHEMA: Final[dict[str, pl.DataType]] = {
-    "symbol": pl.String(),
-    "bar_ts": TS,
-    "asof": TS,
-    "target_ts": TS,
-    "target": pl.String(),
-    "expected_return_bps": pl.Float64(),
-    "p_up": pl.Float64(),
-    "lo80_bps": pl.Float64(),
-    "hi80_bps": pl.Float64(),
-    "stale": pl.Boolean(),
-    "in_training": pl.Boolean(),
-    "note": pl.String(),
-    "model": pl.String(),
-    "run_id": pl.String(),
-}
-"""Columns of `Predictions`. `target_ts` is the OPEN of the predicted bar; returns in basis points (1e-4)."""
-
 
 DAY_MIN: Final = 1440
 

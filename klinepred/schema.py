@@ -22,6 +22,24 @@ BAR_SCHEMA: Final[dict[str, pl.DataType]] = {
 }
 """The columns of stored bars. `ts` is the OPEN of the bar, UTC, microseconds; prices in the quote currency."""
 
+PREDICTION_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "symbol": pl.String(),
+    "bar_ts": TS,
+    "asof": TS,
+    "target_ts": TS,
+    "target": pl.String(),
+    "expected_return_bps": pl.Float64(),
+    "p_up": pl.Float64(),
+    "lo80_bps": pl.Float64(),
+    "hi80_bps": pl.Float64(),
+    "stale": pl.Boolean(),
+    "in_training": pl.Boolean(),
+    "note": pl.String(),
+    "model": pl.String(),
+    "run_id": pl.String(),
+}
+"""Columns of `Predictions`. `target_ts` is the OPEN of the predicted bar; returns in basis points (1e-4)."""
+
 CALENDAR: Final = "calendar"
 """Name of the column that says by which clock a row lives (see `klinepred.calendar.Clock`); Categorical."""
 

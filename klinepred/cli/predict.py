@@ -42,6 +42,7 @@ PRICES = ("last_close", "expected_close", "lo80_close", "hi80_close")
 @click.option("--sort", "order", type=click.Choice(ORDERS), help="Largest first (symbol: by name, the default).")
 @click.option("--top", "top", type=click.IntRange(1), metavar="N", help="Only the first N rows (default order: size).")
 @click.option("--prices", "prices", is_flag=True, help="Add last close, expected close and interval as prices.")
+@click.option("--no-record", "no_record", is_flag=True, help="Leave the ledger of live predictions as it is.")
 @format_options
 @common
 def command(
@@ -56,6 +57,7 @@ def command(
     order: str | None,
     top: int | None,
     prices: bool,
+    no_record: bool,
     form: str,
     output: Path | None,
     workspace: Path,
@@ -66,7 +68,9 @@ def command(
 
     Expected return and interval in basis points; `target` says whether the model learned the raw return or the return
     relative to its universe; interval and p_up always speak of the raw return of the bar that opens at target_ts.
-    Exit code 3: some symbols could not be predicted, each named with its reason.
+    Predictions for bars that are still to come go into the workspace's ledger, to be graded (klinepred grade); replays
+    (--as-of, --start) do not. Exit code 3: some symbols could not be predicted, each named with its reason, or the
+    ledger could not be written.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     run = read_pipeline(pipeline, overrides, space)
@@ -80,10 +84,13 @@ def command(
 
     import polars as pl
 
+    from klinepred.bars.store import store_version
+    from klinepred.cli.recorded import keep
     from klinepred.model.bundle import load_bundle
     from klinepred.pipeline import predict_bars
 
     bundle = load_bundle(folder)
+    version = store_version(space)
     answer = predict_bars(bundle, space, run, symbols=wanted, as_of=moment, span=span, now=clock)
     shown = answer.rows.hstack(answer.prices.select(PRICES)) if prices else answer.rows
     shown = chosen(shown, order=order, top=top)
@@ -94,7 +101,9 @@ def command(
         write_rows(shown, form=form, output=output)
     for symbol, reason in answer.failures.items():
         click.echo(f"no prediction: {symbol}: {reason}", err=True)
-    return 3 if answer.failures else 0
+    live = moment is None and span is None and not no_record
+    kept = not live or keep(answer.rows, bundle, space, version=version, now=clock)
+    return 3 if answer.failures or not kept else 0
 
 
 def chosen(rows: pl.DataFrame, *, order: str | None, top: int | None) -> pl.DataFrame:

@@ -106,15 +106,20 @@ def command(
             click.echo(f"report: {graded.report}", err=True)
             sentence = graded.evaluation.sentence
     if "predict" not in skip:
+        from klinepred.bars.store import store_version
         from klinepred.cli.predict import short
+        from klinepred.cli.recorded import keep
         from klinepred.model.bundle import load_bundle
 
         say("4/4 predict the next bar")
         bundle = load_bundle(folders[-1])
+        version = store_version(space)
         answer = predict_bars(bundle, space, run, now=clock)
         click.echo(table(short(answer.rows), title=f"next bar by {bundle.name}"), nl=False)
         for symbol, reason in answer.failures.items():
             click.echo(f"no prediction: {symbol}: {reason}", err=True)
+            code = 3
+        if not keep(answer.rows, bundle, space, version=version, now=clock):
             code = 3
     if sentence:
         click.echo(f"\nverdict: {sentence}")
