@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "The verdict on the test part, beside naive baselines."),
     "compare": ("compare", "Whether two models differ beyond noise."),
     "predict": ("predict", "Predict the next bar of every symbol."),
+    "grade": ("grade", "Grade the live predictions whose bars have come."),
+    "drift": ("drift", "Whether the world has moved since a model was trained."),
     "models": ("models", "List, show and promote trained models."),
     "run": ("run", "The whole pipeline: ingest, train, evaluate, predict."),
     "ui": ("ui", "Open the MLflow UI of the workspace on 127.0.0.1."),

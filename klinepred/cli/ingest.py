@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from klinepred.cli.graded import grade_ledger
 from klinepred.cli.options import (
     common,
     now_option,
@@ -141,7 +142,9 @@ def command(
         log.warning("--symbols is not used: --set data.simulate.symbols=N says how many there are")
     if dry_run:
         return _dry_run(data, now, form=form, output=output)
-    report = ingest(data, space, now=parse_ts(now, option="--now"))
+    at = parse_ts(now, option="--now")
+    report = ingest(data, space, now=at)
+    grade_ledger(space, now=at)
     if form == "json":
         write_json(report.to_dict(), output=output)
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from klinepred.cli.graded import grade_ledger
 from klinepred.cli.options import (
     allow_leaks_option,
     common,
@@ -70,6 +71,7 @@ def command(
 
         say(f"1/4 ingest from {run.data.source}")
         report = ingest(run.data, space, now=clock)
+        grade_ledger(space, now=clock)
         click.echo(report.summary(), err=True)
         for row in report.symbols:
             if row.message:

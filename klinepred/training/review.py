@@ -5,13 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import adopt_moved_artifacts, artifact_location
+from klinepred.training.quiet import first_line
 from klinepred.training.registry import tag_versions
 from klinepred.training.runs import TEST_AFTER, check_store, run_store
+from klinepred.training.tracker import Metric as Point
+
+CHUNK: Final = 1000
+"""Points that MLflow takes at once."""
 
 
 def add_to_run(
@@ -78,6 +84,57 @@ def add_to_run(
             do="free space or mend permissions, then run klinepred evaluate again",
         ) from error
     return True
+
+
+def add_series(space: Workspace, run_id: str, points: Sequence[Point]) -> int | None:
+    """Add points of time series to a run that has ended; a point it has already, at that time with that value, stays.
+
+    Parameters
+    ----------
+    points
+        Finite numbers; names are cleaned for MLflow (`klinepred.training.metric_names`).
+
+    Returns
+    -------
+    int or None
+        Points that were new; None where the store has no such run, or there is no store.
+
+    Raises
+    ------
+    UsageError, TrainingError
+        The store is of a kind MLflow no longer supports, or cannot be read or written.
+    """
+    uri = run_store(space)
+    if not run_id or (uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file()):
+        return None
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    check_store(uri)
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        try:
+            client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                return None
+            raise
+        names = dict.fromkeys(clean_name(point.name) for point in points)
+        have = {(name, old.timestamp, old.value) for name in names for old in client.get_metric_history(run_id, name)}
+        cleaned = [(clean_name(point.name), point.time_ms, point.value, point.step) for point in points]
+        fresh = [Metric(name, value, at, step) for name, at, value, step in cleaned if (name, at, value) not in have]
+        for at in range(0, len(fresh), CHUNK):
+            client.log_batch(run_id, metrics=fresh[at : at + CHUNK])
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise TrainingError(
+            f"MLflow run {run_id} in {uri}",
+            expected="a run store that can be read and written",
+            got=first_line(error),
+            do="free space, mend permissions or the server, then run klinepred grade again",
+        ) from error
+    return len(fresh)
 
 
 def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
