@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from klinepred.cli.graded import grade_ledger
+from klinepred.cli.ledger import grade_ledger
 from klinepred.cli.options import (
     common,
     now_option,

@@ -85,7 +85,7 @@ def command(
     import polars as pl
 
     from klinepred.bars.store import store_version
-    from klinepred.cli.recorded import keep
+    from klinepred.cli.ledger import keep_live
     from klinepred.model.bundle import load_bundle
     from klinepred.pipeline import predict_bars
 
@@ -102,7 +102,7 @@ def command(
     for symbol, reason in answer.failures.items():
         click.echo(f"no prediction: {symbol}: {reason}", err=True)
     live = moment is None and span is None and not no_record
-    kept = not live or keep(answer.rows, bundle, space, version=version, now=clock)
+    kept = not live or keep_live(answer.rows, bundle, space, version=version, now=clock)
     return 3 if answer.failures or not kept else 0
 
 

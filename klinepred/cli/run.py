@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from klinepred.cli.graded import grade_ledger
+from klinepred.cli.ledger import grade_ledger
 from klinepred.cli.options import (
     allow_leaks_option,
     common,
@@ -109,8 +109,8 @@ def command(
             sentence = graded.evaluation.sentence
     if "predict" not in skip:
         from klinepred.bars.store import store_version
+        from klinepred.cli.ledger import keep_live
         from klinepred.cli.predict import short
-        from klinepred.cli.recorded import keep
         from klinepred.model.bundle import load_bundle
 
         say("4/4 predict the next bar")
@@ -121,7 +121,7 @@ def command(
         for symbol, reason in answer.failures.items():
             click.echo(f"no prediction: {symbol}: {reason}", err=True)
             code = 3
-        if not keep(answer.rows, bundle, space, version=version, now=clock):
+        if not keep_live(answer.rows, bundle, space, version=version, now=clock):
             code = 3
     if sentence:
         click.echo(f"\nverdict: {sentence}")

@@ -21,7 +21,7 @@ BINS: Final = 10
 MODERATE: Final = 0.1
 SHIFTED: Final = 0.25
 """Siddiqi's thresholds."""
-MARGIN: Final = 1.5
+MARGIN: Final = 2.0
 """The largest of a few windows is no bound; this much above it is. Set on the simulator (docs/prediction.md)."""
 
 

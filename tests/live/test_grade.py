@@ -186,7 +186,7 @@ def test_live_scores_are_those_worked_out_by_hand() -> None:
             "reason": [None, None, None, None, None, "missing bar"],
             "session": ["2026-06-09", "2026-06-09", "2026-06-10", "2026-06-10", "2026-06-10", None],
         }
-    ).with_columns(pl.col("session").cast(pl.Date))
+    ).with_columns(pl.col("session").str.to_date())
     (found,) = score(made).rows(named=True)
     # forecasts 1, -1, 3, -2 and outcomes 2, 2, 6, -4 in units of vol: means 1/4 and 3/2
     assert found["ic"] == pytest.approx(

@@ -69,7 +69,7 @@ def test_sessions_with_levels_of_their_own_are_no_drift_though_far_above_the_flo
     called = 0
     for seed in range(40):
         shifts = compare(_sessions(100 + seed, sessions=5, level=0.7), reference)
-        assert max(shift.psi for shift in shifts) > 20 * shifts[0].floor
+        assert np.mean([shift.psi for shift in shifts]) > 5 * shifts[0].floor
         called += any(shift.word != "stable" for shift in shifts)
     assert called <= 2  # of 40 times 20 columns
 

@@ -1,4 +1,4 @@
-"""In: predictions just made. Out: those for bars still to come in the ledger; what kept them out, on stderr."""
+"""In: predictions just made, bars just taken in. Out: the ledger kept and graded; a ledger that fails costs neither."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from klinepred.errors import StoreError
+from klinepred.errors import KlinepredError, StoreError
 from klinepred.paths import Workspace
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("klinepred.live")
 
 
-def keep(
+def keep_live(
     rows: pl.DataFrame, bundle: ModelBundle, space: Workspace, *, version: int | None, now: datetime | None
 ) -> bool:
     """Record live predictions; False where the ledger could not be written, which is said but costs no prediction."""
@@ -31,3 +31,18 @@ def keep(
     if done.sentence():
         log.info("%s", done.sentence())
     return True
+
+
+def grade_ledger(space: Workspace, *, now: datetime | None) -> None:
+    """Grade what the new bars tell; nothing is loaded where there is no ledger."""
+    if not (space.data / "ledger").is_dir():
+        return
+    from klinepred.live.grade import grade_open
+
+    try:
+        done = grade_open(space, now=now)
+    except (KlinepredError, OSError) as error:
+        log.warning("the bars are stored, but live predictions are not graded: %s", error)
+        return
+    if done.sentence():
+        log.info("%s", done.sentence())
