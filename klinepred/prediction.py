@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -21,12 +20,11 @@ from klinepred.features.build import build_features
 from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.model.forward import forward_rows
+from klinepred.remarks import count_members, remarks
 from klinepred.schema import BAR, CALENDAR, TS, Bars
 from klinepred.schema import PREDICTION_SCHEMA as PREDICTION_SCHEMA  # its place for who imports it from here
 
 log = logging.getLogger("klinepred.prediction")
-
-DAY_MIN: Final = 1440
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def forecast(
     clock_now = now or datetime.now(UTC)
     clock_now = clock_now if as_of is None else min(as_of, clock_now)
     finished = bars.filter(pl.col("ts") + BAR <= clock_now)
-    frame = (finished if span is not None else _tail(finished, bundle, features)).collect()
+    frame = finished.collect() if span is not None else _recent(finished, bundle, features)
     wanted = list(symbols) if symbols is not None else frame.get_column("symbol").unique().sort().to_list()
     table = build_features(frame, features, universe=bundle.universe)
     failures = {s: f"no data for {s} finished by {clock_now:%Y-%m-%dT%H:%M:%SZ}" for s in wanted}
@@ -120,21 +118,41 @@ def forecast(
             )
     mask_N = _asked(data, wanted, span)
     absent = sorted(set(bundle.universe) - set(frame.get_column("symbol").unique().to_list()))
-    rows, prices = _rows(bundle, data, mask_N, clock_now, absent=absent, history=span is not None)
+    if absent:
+        log.warning(
+            "no bars of %d symbols of the model's universe: %s%s",
+            *(len(absent), ", ".join(absent[:12]), " …" if len(absent) > 12 else ""),
+        )
+    counted = count_members(table, data.rows.filter(pl.Series(mask_N)).get_column("ts"))
+    rows, prices = _rows(bundle, data, mask_N, clock_now, counted=counted, history=span is not None)
+    run = f"of {bundle.dataset.window} bars " if bundle.dataset.cut == "window" else ""
     for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
-        failures[symbol] = "no sequence of the length the model needs ends at its newest bar"
+        failures[symbol] = f"too little history: no unbroken sequence {run}ends at its newest bar" + (
+            "" if span is None else ", or it has none between --start and --end"
+        )
     if rows.is_empty():
         raise _nothing(failures)
     return Forecast(rows, dict(sorted(failures.items())), prices)
 
 
-def _tail(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.LazyFrame:
+def _recent(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.DataFrame:
     """As many last bars of each symbol as its newest session can depend on (a few more do no harm)."""
-    clocks = set(bundle.calendars.values()) or {"24/7"}
-    day = max(int(segments(Clock.parse(text)).get_column("session_bars").max() or 0) for text in clocks)  # type: ignore[arg-type]
-    reach = max(features.lookback_bars, (max(features.lookback_sessions, BREAK_STEPS) + 2) * day)
     lead = bundle.dataset.window if bundle.dataset.cut == "window" else bundle.dataset.burn_in
-    return bars.group_by("symbol", maintain_order=True).tail(reach + lead + day).select(bars.collect_schema().names())
+    sessions = max(features.lookback_sessions, BREAK_STEPS) + 2
+
+    def tail(day: int) -> pl.DataFrame:
+        reach = max(features.lookback_bars, sessions * day) + lead + day
+        return bars.group_by("symbol", maintain_order=True).tail(reach).select(bars.collect_schema().names()).collect()
+
+    usual = _longest_day(set(bundle.calendars.values()))
+    frame = tail(usual)
+    day = _longest_day(set(frame.get_column(CALENDAR).cast(pl.String).unique()))
+    return frame if day <= usual else tail(day)  # of symbols outside the universe, with longer days
+
+
+def _longest_day(clocks: Iterable[str]) -> int:
+    """Bars of the longest session of these calendars."""
+    return max((int(segments(Clock.parse(text))["session_bars"].max() or 0) for text in clocks), default=0)  # type: ignore[arg-type]
 
 
 def _asked(data: Dataset, wanted: list[str], span: tuple[datetime, datetime] | None) -> np.ndarray:
@@ -145,7 +163,7 @@ def _asked(data: Dataset, wanted: list[str], span: tuple[datetime, datetime] | N
 
 
 def _rows(
-    bundle: ModelBundle, data: Dataset, mask_N: np.ndarray, now: datetime, *, absent: list[str], history: bool
+    bundle: ModelBundle, data: Dataset, mask_N: np.ndarray, now: datetime, *, counted: pl.DataFrame, history: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))[mask_N].astype(np.float64)
     kind_N, vol_N = data.kind_N[mask_N], data.vol_N[mask_N].astype(np.float64)
@@ -168,25 +186,10 @@ def _rows(
         _no_interval=pl.Series(~np.isfinite(lo_N)),
     ).with_columns(pl.col("expected_return_bps", "p_up", "lo80_bps", "hi80_bps").fill_nan(None))
     rows = _clock_columns(rows, data.calendars, bundle.dataset.horizon, now, history=history)
-    partial = f"{len(absent)} of {len(bundle.universe)} universe symbols absent" if absent else None
-    notes = pl.concat_str(
-        pl.when(~pl.col("in_training")).then(pl.lit("not in training")),
-        pl.when("_untrained").then(pl.lit("overnight-not-trained")),
-        pl.when("_no_unit").then(pl.lit("no trailing volatility for this kind of step yet")),
-        pl.when(pl.col("_no_interval") & ~pl.col("_no_unit")).then(pl.lit("no interval for this kind of step")),
-        pl.when(pl.col("stale") & (pl.col("_age") <= DAY_MIN)).then(
-            pl.format("stale: closed {} min ago", pl.col("_age"))
-        ),
-        pl.when(pl.col("stale") & (pl.col("_age") > DAY_MIN)).then(
-            pl.format("stale: closed {} days ago", pl.col("_age") // DAY_MIN)
-        ),
-        pl.when(pl.lit(history) & bundle.split.in_training(pl.col("session"))).then(pl.lit("in training span")),
-        pl.lit(partial, dtype=pl.String),
-        separator="; ",
-        ignore_nulls=True,
-    )
+    rows = rows.join(counted, on=["bar_ts", CALENDAR], how="left", maintain_order="left")
     rows = rows.with_columns(
-        note=notes, _middle=pl.Series(bundle.calibration.expected(pred_N, kind_N) * vol_N * 1e4, nan_to_null=True)
+        note=remarks(bundle, history=history),
+        _middle=pl.Series(bundle.calibration.expected(pred_N, kind_N) * vol_N * 1e4, nan_to_null=True),
     ).sort("symbol", "bar_ts")
     ends = {"expected_close": "_middle", "lo80_close": "lo80_bps", "hi80_close": "hi80_bps"}
     prices = rows.select(

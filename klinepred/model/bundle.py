@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +19,18 @@ from klinepred.features.recipe import Recipe
 from klinepred.features.spec import FeatureSet, tell_apart
 from klinepred.model.calibration import Calibration
 from klinepred.model.ensemble import AnyNetwork, members_of, network_from
+from klinepred.model.golden import FILE, Golden, check_golden, needs_check
 from klinepred.paths import new_folder, write_atomic
 from klinepred.settings import DatasetSettings, ModelSettings
 
-FORMAT: Final = 2
-"""1: one network, without the options of today's. 2: several networks, told by `members`. Both are read."""
+FORMAT: Final = 3
+"""1: one network, without the options of today's. 2: several networks, told by `members`. 3: golden inputs and outputs.
+All are read."""
 WEIGHTS: Final = "weights.safetensors"
 TABLE: Final = "bundle.json"
 SEAL: Final = "content_sha256"
+PICKLED: Final = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib", ".npy", ".npz")
+"""Endings of files that other programs keep models in."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class ModelBundle:
         How the feature set was put together; None for a built-in set.
     marks
         Fingerprint of each feature; empty in bundles of before there were any.
+    golden
+        A few inputs and the network's answers to them; None in bundles of before there were any.
     """
 
     network: AnyNetwork
@@ -67,6 +73,7 @@ class ModelBundle:
     name: str = ""
     recipe: Recipe | None = None
     marks: dict[str, str] = field(default_factory=dict)
+    golden: Golden | None = None
 
     @property
     def run_id(self) -> str:
@@ -87,9 +94,11 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
             f"model {folder}", expected="a folder that does not exist yet", got="one that does", do="name another"
         )
     payload = save({name: tensor.contiguous() for name, tensor in bundle.network.state_dict().items()})
+    golden = bundle.golden.to_bytes() if bundle.golden else b""
     table = {
         "klinepred_bundle": FORMAT,
         "weights_sha256": hashlib.sha256(payload).hexdigest(),
+        "golden": {"sha256": hashlib.sha256(golden).hexdigest(), **bundle.golden.made} if bundle.golden else None,
         "members": len(members_of(bundle.network)),
         "model": bundle.model.model_dump(mode="json"),
         "dataset": bundle.dataset.model_dump(mode="json"),
@@ -111,6 +120,8 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
     try:
         with new_folder(folder) as part:
             write_atomic(part / WEIGHTS, payload)
+            if golden:
+                write_atomic(part / FILE, golden)
             write_atomic(part / TABLE, json.dumps(sealed(table), ensure_ascii=False, allow_nan=False, indent=1))
     except OSError as error:
         raise ModelError(
@@ -125,31 +136,58 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
 def load_bundle(folder: str | Path) -> ModelBundle:
     """Read a bundle; nothing in it is executed.
 
+    The network is asked for its golden outputs where that costs next to nothing, and always where device, dtype, torch
+    or klinepred are others than when it was made.
+
     Raises
     ------
     ModelError
-        There is no such folder, it is no bundle of klinepred, of a newer format, incomplete or damaged.
+        There is no such folder, it is no bundle of klinepred, of a newer format, incomplete or damaged; or its network
+        does not answer as when it was made.
     """
     folder = Path(folder)
     table = _read_table(folder)
+    made = table.get("golden")
+    payload = _checked(folder, WEIGHTS, table.get("weights_sha256"))
     try:
-        payload = (folder / WEIGHTS).read_bytes()
+        bundle = _assemble(folder, table, payload)
+        if isinstance(made, dict):
+            kept = {key: text for key, text in made.items() if key != "sha256"}
+            bundle = replace(bundle, golden=Golden.from_bytes(_checked(folder, FILE, made["sha256"]), kept))
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+        raise _foreign(folder, f"{TABLE} and {WEIGHTS} that do not fit: {_short(error)}") from error
+    if bundle.golden is not None and needs_check(bundle.network, bundle.golden):
+        try:
+            check_golden(bundle.network, bundle.golden, name=bundle.name)
+        except RuntimeError as error:
+            raise _foreign(folder, f"{FILE} that does not fit: {_short(error)}") from error
+    return bundle
+
+
+def _checked(folder: Path, name: str, digest: object) -> bytes:
+    try:
+        payload = (folder / name).read_bytes()
     except OSError as error:
-        raise _foreign(folder, f"no readable {WEIGHTS}: {error.strerror}") from error
-    if hashlib.sha256(payload).hexdigest() != table.get("weights_sha256"):
-        raise _foreign(folder, f"{WEIGHTS} whose checksum is not the one in {TABLE}")
-    try:
-        return _assemble(folder, table, payload)
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        raise _foreign(folder, f"{TABLE} that does not fit: {str(error).splitlines()[0][:200]}") from error
+        raise _foreign(folder, f"no readable {name}: {error.strerror}") from error
+    if hashlib.sha256(payload).hexdigest() != digest:
+        raise _foreign(folder, f"{name} whose checksum is not the one in {TABLE}")
+    return payload
+
+
+def _short(error: Exception) -> str:
+    """In one line; torch says on the second what does not fit."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundle:
     model = ModelSettings.model_validate(table["model"])
     features = table["features"]
     members = table.get("members", 1)
+    weights = load(payload)
+    if not isinstance(members, int) or not 1 <= members <= len(weights):
+        raise ValueError(f"{members!r} members of {len(weights)} arrays")
     return ModelBundle(
-        network=network_from(load(payload), model, inputs=len(features["names"]), members=members),
+        network=network_from(weights, model, inputs=len(features["names"]), members=members),
         model=model,
         dataset=DatasetSettings.model_validate(table["dataset"]),
         feature_set=str(features["set"]),
@@ -207,12 +245,12 @@ def read_table(folder: Path) -> dict[str, Any]:
 
 def _read_table(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
-        raise _foreign(folder, "a file" if folder.exists() else "no such folder")
+        raise _foreign(folder, f"a file{_unopened([folder])}" if folder.exists() else "no such folder")
     try:
         table = json.loads((folder / TABLE).read_text(encoding="utf-8"))
     except OSError as error:
-        raise _foreign(folder, f"no readable {TABLE}") from error
-    except ValueError as error:
+        raise _foreign(folder, f"no readable {TABLE}{_unopened(sorted(folder.iterdir()))}") from error
+    except (ValueError, RecursionError) as error:
         raise _foreign(folder, f"{TABLE} that is not JSON") from error
     number = table.get("klinepred_bundle") if isinstance(table, dict) else None
     if not isinstance(number, int) or number > FORMAT or number < 1:
@@ -230,6 +268,15 @@ def sealed(table: dict[str, Any]) -> dict[str, Any]:
 def _seal(table: dict[str, Any]) -> str:
     plain = {key: value for key, value in table.items() if key != SEAL}
     return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def _unopened(paths: list[Path]) -> str:
+    found = [path.name for path in paths if path.suffix.lower() in PICKLED]
+    return (
+        f": {', '.join(found[:3])} may hold a pickle, which runs code when it is loaded, and was not opened"
+        if found
+        else ""
+    )
 
 
 def _foreign(folder: Path, got: str) -> ModelError:

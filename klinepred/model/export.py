@@ -13,6 +13,7 @@ import torch
 
 from klinepred.errors import ModelError
 from klinepred.model.bundle import TABLE, WEIGHTS, ModelBundle, load_bundle
+from klinepred.model.golden import FILE
 from klinepred.model.promotion import VERDICT
 from klinepred.paths import new_folder
 
@@ -43,8 +44,8 @@ def export_bundle(folder: Path, to: Path) -> Path:
     load_bundle(folder)
 
     def write(part: Path) -> None:
-        for name in (TABLE, WEIGHTS, VERDICT):
-            if (folder / name).is_file() or name != VERDICT:
+        for name in (TABLE, WEIGHTS, FILE, VERDICT):
+            if (folder / name).is_file() or name in (TABLE, WEIGHTS):
                 shutil.copyfile(folder / name, part / name)
 
     return _whole(folder, to, write)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klinepred.errors import ModelError
+from klinepred.errors import ModelError, UsageError
 from klinepred.model.bundle import TABLE, ModelBundle, read_table
 from klinepred.paths import Workspace
 
@@ -107,8 +107,8 @@ def find_model(space: Workspace, name: str) -> Path:
 
     Raises
     ------
-    ModelError
-        There is none, or several begin so; the message lists what there is.
+    ModelError, UsageError
+        There is none, or several begin so; the message lists what there is. Or it is a path that does not exist.
     """
     shelved = space.trained / name
     if Path(name).name == name and shelved.is_dir():
@@ -121,6 +121,13 @@ def find_model(space: Workspace, name: str) -> Path:
             return runs[0].folder
     if Path(name).exists():
         return Path(name)
+    if Path(name).name != name:
+        raise UsageError(
+            f"model {name}",
+            expected="a folder as `klinepred train` or `klinepred models export` writes it",
+            got="no such path",
+            do="check it, or name a model from `klinepred models list`",
+        )
     raise ModelError(
         f"model {name!r}",
         expected="a folder, or a name or run id from `klinepred models list`",

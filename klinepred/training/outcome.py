@@ -23,6 +23,7 @@ from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.model.calibration import Calibration, fit_calibration
 from klinepred.model.ensemble import AnyNetwork, network_from
 from klinepred.model.forward import forward_rows
+from klinepred.model.golden import make_golden
 from klinepred.model.shelf import shelf_name
 from klinepred.settings import ModelSettings, Pipeline
 from klinepred.training.precision import device_name
@@ -128,6 +129,8 @@ def assemble(
     about, origin
         What training and the tracker tell of it, for the provenance.
     """
+    calibration = calibrate(network, data, device=device)
+    golden = make_golden(network.eval(), data.x_NF, data.part("calibration"), flatten=model.flatten)
     return ModelBundle(
         network=network,
         model=model,
@@ -139,7 +142,7 @@ def assemble(
         calendars=dict(data.calendars),
         scaler=data.scaler,
         split=data.split,
-        calibration=calibrate(network, data, device=device),
+        calibration=calibration,
         pipeline=run.model_dump(mode="json") if run else {},
         provenance={
             "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -152,6 +155,7 @@ def assemble(
         },
         recipe=data.features.recipe,
         marks=data.features.marks,
+        golden=golden,
     )
 
 

@@ -1,0 +1,86 @@
+"""In: predicted rows. Out: their `note`: what to mind before one trusts them, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import polars as pl
+
+from klinepred.features.build import FeatureFrame
+from klinepred.features.cross import QUORUM
+from klinepred.model.bundle import ModelBundle
+from klinepred.schema import CALENDAR
+
+DAY_MIN: Final = 1440
+RETURN: Final = "price__return_1"
+"""Where this feature has a value, its symbol counts in the cross-section."""
+
+
+def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
+    """The note of each row, parts parted by "; ", empty where there is nothing to say.
+
+    Parameters
+    ----------
+    history
+        Whether the rows are of a range: those inside the train span are marked.
+
+    Notes
+    -----
+    Reads in_training, session, stale, the calendar, `_age` (minutes since the bar closed), `_untrained`, `_no_unit`,
+    `_no_interval`, and `_own`, `_all` of `count_members`.
+    """
+    return pl.concat_str(
+        pl.when(~pl.col("in_training")).then(pl.lit("not in training")),
+        pl.when("_untrained").then(pl.lit("overnight-not-trained")),
+        pl.when("_no_unit").then(pl.lit("no trailing volatility for this kind of step yet")),
+        pl.when(pl.col("_no_interval") & ~pl.col("_no_unit")).then(pl.lit("no interval for this kind of step")),
+        pl.when(pl.col("stale") & (pl.col("_age") <= DAY_MIN)).then(
+            pl.format("stale: closed {} min ago", pl.col("_age"))
+        ),
+        pl.when(pl.col("stale") & (pl.col("_age") > DAY_MIN)).then(
+            pl.format("stale: closed {} days ago", pl.col("_age") // DAY_MIN)
+        ),
+        pl.when(pl.lit(history) & bundle.split.in_training(pl.col("session"))).then(pl.lit("in training span")),
+        _incomplete(bundle),
+        separator="; ",
+        ignore_nulls=True,
+    )
+
+
+def count_members(table: FeatureFrame, stamps: pl.Series) -> pl.DataFrame:
+    """Symbols of the universe that the cross-section could be taken over at these times.
+
+    Returns
+    -------
+    polars.DataFrame
+        bar_ts, calendar, `_own` (of that calendar), `_all`; no row where there are none.
+    """
+    known = pl.col(RETURN).is_not_null() if RETURN in table.features.names else pl.lit(True)
+    clocks = {"symbol": list(table.calendars), CALENDAR: list(table.calendars.values())}
+    there = table.frame.lazy().filter(
+        pl.col("ts").is_in(stamps.unique().implode()), known, pl.col("symbol").is_in(list(table.universe))
+    )
+    named = there.select("symbol", bar_ts="ts").join(pl.LazyFrame(clocks), on="symbol", how="left")
+    own = named.group_by("bar_ts", CALENDAR).agg(_own=pl.len())
+    return own.with_columns(_all=pl.col("_own").sum().over("bar_ts")).collect()
+
+
+def _incomplete(bundle: ModelBundle) -> pl.Expr:
+    """How many of the universe have no value at the time of the row, and what that does to the cross-section.
+
+    A member whose own calendar is another than the row's does not count as absent: its market may be closed.
+    """
+    size = len(bundle.universe)
+    due = pl.col(CALENDAR).replace_strict(
+        dict(Counter(bundle.calendars.values())) or {"": 0}, default=size, return_dtype=pl.Int64
+    )
+    missing = due - pl.col("_own").fill_null(0).cast(pl.Int64)
+    words = pl.format("{} of {} universe symbols absent", missing, pl.lit(size))
+    across = ", ".join(name for name in bundle.feature_names if name.startswith("cross__"))
+    if across and size >= QUORUM:
+        left = pl.col("_all").fill_null(0)
+        few = pl.format("{} neutral, {} symbols are needed", pl.lit(across), pl.lit(QUORUM))
+        some = pl.format("{} taken over the other {}", pl.lit(across), left)
+        words = pl.concat_str(words, pl.lit(": "), pl.when(left < QUORUM).then(few).otherwise(some))
+    return pl.when(missing > 0).then(words)
