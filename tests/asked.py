@@ -66,5 +66,7 @@ def asked_bundle(
 def _calibration() -> Calibration:
     """Of both kinds of step."""
     rng, every = np.random.default_rng(0), np.ones(600, dtype=bool)
-    parts = {"held": every, "spare": ~every, "train": ~every, "time_N": np.arange(600)}
-    return fit_calibration(rng.normal(size=600), rng.normal(size=600), np.repeat([0, 1], 300), **parts)
+    pred_N, raw_N = rng.normal(size=(2, 600))
+    return fit_calibration(
+        pred_N, raw_N, np.repeat([0, 1], 300), time_N=np.arange(600), held=every, spare=~every, train=~every
+    )
