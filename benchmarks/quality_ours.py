@@ -13,6 +13,7 @@ from klinepred.dataset.make import Dataset
 from klinepred.model.forward import forward_rows
 from klinepred.model.lstm import Network, build_network
 from klinepred.settings import Pipeline, TrainSettings
+from klinepred.training.heap import kept_heap
 from klinepred.training.precision import resolve
 from klinepred.training.rows import Batch, TrainRows
 from klinepred.training.schedule import learning_rate
@@ -102,7 +103,7 @@ def _learn(
     It ends after the planned steps, or with the first step that ends after `until` seconds where that comes first.
     """
     precision = resolve(train, CPU)
-    with torch.random.fork_rng(devices=[]), precision.applied():
+    with torch.random.fork_rng(devices=[]), precision.applied(), kept_heap(CPU):
         torch.manual_seed(train.seed)
         state = make_state(build_network(run.model, inputs=data.x_NF.shape[1]), train=train, precision=precision)
         rows = TrainRows(data, device=CPU, size=train.batch, seed=train.seed)

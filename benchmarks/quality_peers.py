@@ -98,7 +98,7 @@ def race(
                 answer = json.loads(pipe.stdout.readline())
                 return np.asarray(np.load(answer["path"], allow_pickle=False))
 
-            label = f"{name} " + ", ".join(f"{key} {value}" for key, value in given.items())
+            label = f"{name} " + (", ".join(f"{key} {value}" for key, value in given.items()) or "as it comes")
             seen = [Mark(*mark) for mark in found["marks"]]
             curves.append(settle(label, seen, np.load(found["path"], allow_pickle=False), ask, field=field))
     return curves

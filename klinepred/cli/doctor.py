@@ -115,6 +115,7 @@ def _device() -> dict[str, Any]:
     import torch
 
     from klinepred.settings import TrainSettings
+    from klinepred.training.cpu import cpu_path
     from klinepred.training.precision import choose_device, device_name, resolve, why_no_cuda
 
     device = choose_device("auto")
@@ -132,6 +133,7 @@ def _device() -> dict[str, Any]:
             "reason": amp.reason,
             "remarks": list(amp.remarks),
         },
+        "cpu_path": cpu_path(resolve(TrainSettings(amp=True, device="cpu"), choose_device("cpu"))),
         "threads": {"torch": torch.get_num_threads(), "cores": len(os.sched_getaffinity(0))},
     }
 
@@ -237,6 +239,7 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
             ("precision", f"{amp['plain']}; with --amp {amp['amp']}{scaled} ({amp['reason']})"),
             *(("", remark) for remark in amp["remarks"]),
             ("threads", f"{threads['torch']} of torch on {threads['cores']} cores"),
+            ("on the CPU", report["cpu_path"]),
         ]
     state = "can be written" if space["writable"] else "CANNOT be written"
     absent = "" if space["exists"] else ", not made yet"

@@ -16,9 +16,11 @@ from klinepred.model.lstm import build_network, parameter_count
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.settings.network import check_network
 from klinepred.training.checkpoint import check_fits, load_checkpoint, save_checkpoint
+from klinepred.training.cpu import cpu_path
 from klinepred.training.data_note import record_data
 from klinepred.training.ensemble import train_ensemble
 from klinepred.training.epochs import learn
+from klinepred.training.heap import kept_heap
 from klinepred.training.outcome import UNCERTIFIED, hand_over, make_bundle
 from klinepred.training.outline import outline
 from klinepred.training.precision import cards, device_name
@@ -125,7 +127,7 @@ def train_one(
     saved = load_checkpoint(resume) if resume else None
     remarks = check_fits(saved, data=data, model=model, train=train, world=ranked.world) if saved else []
     precision = precision_of(train, device, saved=saved)
-    with StopRequest() as stop, ExitStack() as switches, torch.random.fork_rng(cards(device)):
+    with StopRequest() as stop, ExitStack() as switches, torch.random.fork_rng(cards(device)), kept_heap(device):
         switches.enter_context(precision.applied())
         torch.manual_seed(train.seed)
         network = build_network(model, inputs=data.x_NF.shape[1]).to(device)
@@ -135,7 +137,8 @@ def train_one(
         state = make_state(network, train=train, precision=precision)
         rows = TrainRows(data, device=device, size=train.batch, seed=train.seed, ranks=ranked)
         remarks += restore(state, saved, train=train, device=device) if saved else []
-        for line in precision.remarks:
+        path = [f"on the CPU: {cpu_path(precision)}"] if device.type == "cpu" else []
+        for line in [*precision.remarks, *path]:
             log.info("%s", line)
         for remark in remarks:
             log.warning("%s", remark)
@@ -152,6 +155,7 @@ def train_one(
                 "device": device_name(device),
                 "precision": precision.name,
                 "precision_reason": precision.reason,
+                **({"cpu_path": cpu_path(precision)} if device.type == "cpu" else {}),
                 TEST_AFTER: data.split.calibration_end.isoformat(),
                 **({} if saved else {"leak_certificate": UNCERTIFIED}),  # a run that goes on keeps its word
             },

@@ -12,6 +12,7 @@ from klinepred.dataset.make import Dataset
 from klinepred.errors import TrainingError
 from klinepred.model.lstm import parameter_count
 from klinepred.settings import ModelSettings, TrainSettings
+from klinepred.training.heap import kept_heap
 from klinepred.training.precision import Precision, choose_device, device_name
 from klinepred.training.progress import Progress
 from klinepred.training.rows import TrainRows
@@ -56,7 +57,7 @@ def run_trial(
     """
     device = choose_device(train.device)
     try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), kept_heap(device):
             return _run(data, model, train, steps, device, progress, check)
     except torch.OutOfMemoryError as error:
         raise TrainingError(

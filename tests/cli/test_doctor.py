@@ -25,6 +25,7 @@ def test_doctor_tells_versions_device_precision_and_workspace(
     assert (report["device"]["why_no_cuda"] is None) == report["device"]["name"].startswith("cuda")
     assert report["precision"]["amp"] in ("fp16", "bf16")
     assert report["precision"]["reason"]
+    assert re.fullmatch(r"(oneDNN's|torch's own) LSTM with .+, \d+ threads, freed memory is .+", report["cpu_path"])
     assert report["workspace"]["root"] == str(tmp_path)
     assert report["tracking"] == {"uri": f"sqlite:///{tmp_path}/mlruns/mlflow.db", "from": "workspace", "runs": 0}
     assert report["store"]["version"] is None
