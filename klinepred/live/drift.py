@@ -130,11 +130,10 @@ def measure(
     live, reference = _spans(data, bundle, clock, since=since)
     if len(live) < LEAST or len(reference) < TIMES * LEAST:
         few = (
-            f"{len(live)} finished sessions since its training, {LEAST} are needed"
-            if len(live) < LEAST
-            else f"{len(reference)} sessions of its training span in the store, {TIMES * LEAST} are needed"
+            f"{len(reference)} sessions of its training span in the store, {TIMES * LEAST} are needed"
+            if len(reference) < TIMES * LEAST
+            else f"{len(live)} finished sessions since its training, {LEAST} are needed"
         )
-        shifts: list[tuple[str, Shift]] = []
         empty = pl.DataFrame(schema=SCHEMA)
         text = f"Too early to say whether {bundle.name} has drifted: {few}."
         found = Drift(False, text, bundle.name, empty, None, len(live), len(reference), live_ic, test_ic)

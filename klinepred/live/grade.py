@@ -112,7 +112,7 @@ def grade_open(space: Workspace, *, now: datetime | None = None) -> Graded:
     retry = pl.col("reason").is_not_null() & (pl.col("target_ts") + RETRY > pl.lit(clock, TS))
     new = pl.col("revision").is_null()
     due = rows.filter((pl.col("target_ts") + BAR <= pl.lit(clock, TS)) & (new | retry | pl.lit(revised)))
-    fresh, report = _grades(due, space, clock=clock, bars=bars)
+    fresh, waiting = _grades(due, space, clock=clock, bars=bars)
     if fresh.height:
         with writer(folder, wait_s=WAIT_S):
             keys = [*KEY, "revision"]
@@ -121,12 +121,15 @@ def grade_open(space: Workspace, *, now: datetime | None = None) -> Graded:
             fresh = fresh.join(have, on=keys, how="anti", nulls_equal=True, maintain_order="left")
             if fresh.height:  # another process may have graded the same
                 append(folder, GRADES, fresh)
-    graded = fresh.filter(pl.col("reason").is_null()).select(*KEY, _done=True)
-    left = rows.join(graded, on=KEY, how="left", nulls_equal=True).filter(pl.col("_done").is_null() & (new | retry))
+    settled = fresh.filter(pl.col("reason").is_null()).select(*KEY, _done=True)
+    left = rows.join(settled, on=KEY, how="left", nulls_equal=True).filter(pl.col("_done").is_null() & (new | retry))
     end: Any = left.get_column("bar_ts").min()
     table = {"predictions": made, "store": bars, "oldest_open": None if end is None else end.isoformat()}
     write_atomic(folder / STATE, json.dumps(table))
-    return report
+    anew = pl.col("revision") > 0
+    failed = ~anew & pl.col("reason").is_not_null()
+    graded, ungradable, again = fresh.select(ok=(~anew & ~failed).sum(), failed=failed.sum(), anew=anew.sum()).row(0)
+    return Graded(int(graded), int(ungradable), int(again), waiting)
 
 
 def latest_grades(space: Workspace, *, since: datetime | None = None) -> pl.DataFrame:
@@ -135,11 +138,11 @@ def latest_grades(space: Workspace, *, since: datetime | None = None) -> pl.Data
     return rows.sort("revision").unique(KEY, keep="last", maintain_order=True)
 
 
-def _grades(due: pl.DataFrame, space: Workspace, *, clock: datetime, bars: int) -> tuple[pl.DataFrame, Graded]:
-    """Rows for `GRADES`, and what they are."""
+def _grades(due: pl.DataFrame, space: Workspace, *, clock: datetime, bars: int) -> tuple[pl.DataFrame, int]:
+    """Rows for `GRADES`, and how many predictions still wait for their bar."""
     schema = dict(GRADES.schema)
     if due.is_empty():
-        return pl.DataFrame(schema=schema), Graded()
+        return pl.DataFrame(schema=schema), 0
     before = {name: f"_{name}" for name in ("realised_bps", "raw_bps", "reason")}
     clean = due.rename(before).drop("kind", "session", "session_end", "vol_bps", "hit", "inside", "graded_at")
     found = outcomes(clean, space, now=clock)
@@ -154,17 +157,13 @@ def _grades(due: pl.DataFrame, space: Workspace, *, clock: datetime, bars: int) 
     found = found.filter(first | again)
     sign = pl.col("expected_return_bps").sign() * pl.col("realised_bps").sign()
     rows = found.with_columns(
-        _again=pl.col("revision").is_not_null(),
         revision=pl.col("revision").fill_null(-1) + 1,
         graded_at=pl.lit(clock, TS),
         store_version=pl.lit(bars, pl.Int64),
         hit=pl.when(sign != 0.0).then(sign > 0.0),
         inside=pl.col("raw_bps").is_between("lo80_bps", "hi80_bps"),
     )
-    failed = int(rows.select((~pl.col("_again") & pl.col("reason").is_not_null()).sum()).item())
-    anew = int(rows.get_column("_again").sum())
-    report = Graded(rows.height - failed - anew, failed, anew, waiting)
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()), report
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items()), waiting
 
 
 def _last_store(folder: Path) -> int | None:

@@ -13,8 +13,9 @@ from klinepred.bars.ingest import ingest
 from klinepred.live import grade as grading
 from klinepred.live.grade import GRADES, Graded, grade_open
 from klinepred.live.ledger import ledger_folder, record
+from klinepred.live.outcome import outcomes
 from klinepred.live.score import read_ledger, score
-from klinepred.live.table import version
+from klinepred.live.table import scan, version
 from klinepred.paths import Workspace
 from tests.bars.made import flat, from_files, rows, utc, walk
 from tests.live.made import predicted
@@ -84,6 +85,23 @@ def test_grading_twice_changes_nothing_and_opens_no_table_when_nothing_is_open(
     assert grade_open(space, now=NOW).graded == 1
     monkeypatch.setattr(grading, "scan", None)  # would fail if it were called
     assert grade_open(space, now=NOW) == Graded()
+    assert version(ledger_folder(space), GRADES) == 0
+
+
+def test_two_passes_at_once_leave_one_grade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Workspace(tmp_path)
+    _store(space, _bars())
+    _record(space, _row("13:30", "13:35"), _row("13:35", "13:40"))
+
+    def overtaken(due: pl.DataFrame, space: Workspace, *, now: datetime) -> pl.DataFrame:
+        """While this pass computes, another one begins and ends."""
+        monkeypatch.setattr(grading, "outcomes", outcomes)
+        assert grade_open(space, now=now).graded == 2
+        return outcomes(due, space, now=now)
+
+    monkeypatch.setattr(grading, "outcomes", overtaken)
+    assert grade_open(space, now=NOW) == Graded()
+    assert scan(ledger_folder(space), GRADES).collect().height == 2
     assert version(ledger_folder(space), GRADES) == 0
 
 
