@@ -108,14 +108,11 @@ def forecast(
     for symbol in frame.get_column("symbol").unique().to_list():
         failures.pop(symbol, None)
     if frame.is_empty():
-        raise _nothing(failures)
+        raise nothing(failures)
     data = make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
     for symbol, (have_bars, have_sessions) in data.lacking.items():
         if symbol in wanted:
-            failures[symbol] = (
-                f"too little history: have {have_bars} bars and {have_sessions} finished sessions,"
-                f" need {features.lookback_bars} and {features.lookback_sessions}"
-            )
+            failures[symbol] = too_little(features, have_bars, have_sessions)
     mask_N = _asked(data, wanted, span)
     absent = sorted(set(bundle.universe) - set(frame.get_column("symbol").unique().to_list()))
     if absent:
@@ -125,32 +122,46 @@ def forecast(
         )
     counted = count_members(table, data.rows.filter(pl.Series(mask_N)).get_column("ts"))
     rows, prices = _rows(bundle, data, mask_N, clock_now, counted=counted, history=span is not None)
-    run = f"of {bundle.dataset.window} bars " if bundle.dataset.cut == "window" else ""
     for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
-        failures[symbol] = f"too little history: no unbroken sequence {run}ends at its newest bar" + (
-            "" if span is None else ", or it has none between --start and --end"
-        )
+        failures[symbol] = broken(bundle) + ("" if span is None else ", or it has none between --start and --end")
     if rows.is_empty():
-        raise _nothing(failures)
+        raise nothing(failures)
     return Forecast(rows, dict(sorted(failures.items())), prices)
+
+
+def too_little(features: FeatureSet, bars: int, sessions: int) -> str:
+    """Why a symbol with so much history has no prediction."""
+    need = f"need {features.lookback_bars} and {features.lookback_sessions}"
+    return f"too little history: have {bars} bars and {sessions} finished sessions, {need}"
+
+
+def broken(bundle: ModelBundle) -> str:
+    """Why a symbol has none, though it has a usable newest bar."""
+    run = f"of {bundle.dataset.window} bars " if bundle.dataset.cut == "window" else ""
+    return f"too little history: no unbroken sequence {run}ends at its newest bar"
 
 
 def _recent(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.DataFrame:
     """As many last bars of each symbol as its newest session can depend on (a few more do no harm)."""
-    lead = bundle.dataset.window if bundle.dataset.cut == "window" else bundle.dataset.burn_in
-    sessions = max(features.lookback_sessions, BREAK_STEPS) + 2
 
     def tail(day: int) -> pl.DataFrame:
-        reach = max(features.lookback_bars, sessions * day) + lead + day
+        reach = reach_of(bundle, features, day=day)
         return bars.group_by("symbol", maintain_order=True).tail(reach).select(bars.collect_schema().names()).collect()
 
-    usual = _longest_day(set(bundle.calendars.values()))
+    usual = longest_day(set(bundle.calendars.values()))
     frame = tail(usual)
-    day = _longest_day(set(frame.get_column(CALENDAR).cast(pl.String).unique()))
+    day = longest_day(set(frame.get_column(CALENDAR).cast(pl.String).unique()))
     return frame if day <= usual else tail(day)  # of symbols outside the universe, with longer days
 
 
-def _longest_day(clocks: Iterable[str]) -> int:
+def reach_of(bundle: ModelBundle, features: FeatureSet, *, day: int) -> int:
+    """How many last bars the predictions of a session of `day` bars can depend on."""
+    lead = bundle.dataset.window if bundle.dataset.cut == "window" else bundle.dataset.burn_in
+    sessions = max(features.lookback_sessions, BREAK_STEPS) + 2
+    return max(features.lookback_bars, sessions * day) + lead + day
+
+
+def longest_day(clocks: Iterable[str]) -> int:
     """Bars of the longest session of these calendars."""
     return max((int(segments(Clock.parse(text))["session_bars"].max() or 0) for text in clocks), default=0)  # type: ignore[arg-type]
 
@@ -165,12 +176,41 @@ def _asked(data: Dataset, wanted: list[str], span: tuple[datetime, datetime] | N
 def _rows(
     bundle: ModelBundle, data: Dataset, mask_N: np.ndarray, now: datetime, *, counted: pl.DataFrame, history: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))[mask_N].astype(np.float64)
-    kind_N, vol_N = data.kind_N[mask_N], data.vol_N[mask_N].astype(np.float64)
+    rows = data.rows.filter(pl.Series(mask_N)).select("symbol", bar_ts="ts", session="session", close="close")
+    pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))[mask_N]
+    steps = (pred_N, data.kind_N[mask_N], data.vol_N[mask_N])
+    return told(bundle, rows, *steps, calendars=data.calendars, now=now, counted=counted, history=history)
+
+
+def told(
+    bundle: ModelBundle,
+    rows: pl.DataFrame,
+    pred_N: np.ndarray,
+    kind_N: np.ndarray,
+    vol_N: np.ndarray,
+    *,
+    calendars: Mapping[str, str],
+    now: datetime,
+    counted: pl.DataFrame,
+    history: bool,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What the network said of some bars, in the columns of `Predictions`, and as prices.
+
+    Parameters
+    ----------
+    rows
+        symbol, bar_ts, session, close of N bars.
+    pred_N, kind_N, vol_N
+        The network's answer, the kind of step ahead and its unit (`klinepred.dataset.make.Dataset`).
+    counted
+        Members of the universe at each of their times (`klinepred.remarks.count_members`).
+    history
+        Whether the bars are of a range; else staleness at `now` is judged.
+    """
+    pred_N, vol_N = pred_N.astype(np.float64), vol_N.astype(np.float64)
     untrained_N = (kind_N == BREAK) & (bundle.dataset.steps == "within-session")
     pred_N = np.where(untrained_N, 0.0, pred_N)
     lo_N, hi_N = bundle.calibration.interval(pred_N, kind_N)
-    rows = data.rows.filter(pl.Series(mask_N)).select("symbol", bar_ts="ts", session="session", close="close")
     rows = rows.with_columns(
         asof=pl.col("bar_ts") + BAR,
         target=pl.lit(bundle.dataset.target),
@@ -185,7 +225,7 @@ def _rows(
         _no_unit=pl.Series(~np.isfinite(vol_N)),
         _no_interval=pl.Series(~np.isfinite(lo_N)),
     ).with_columns(pl.col("expected_return_bps", "p_up", "lo80_bps", "hi80_bps").fill_nan(None))
-    rows = _clock_columns(rows, data.calendars, bundle.dataset.horizon, now, history=history)
+    rows = _clock_columns(rows, calendars, bundle.dataset.horizon, now, history=history)
     rows = rows.join(counted, on=["bar_ts", CALENDAR], how="left", maintain_order="left")
     rows = rows.with_columns(
         note=remarks(bundle, history=history),
@@ -202,10 +242,12 @@ def _rows(
 
 
 def _clock_columns(
-    rows: pl.DataFrame, calendars: dict[str, str], horizon: int, now: datetime, *, history: bool
+    rows: pl.DataFrame, calendars: Mapping[str, str], horizon: int, now: datetime, *, history: bool
 ) -> pl.DataFrame:
     """target_ts, stale and the age of the bar in minutes, by each symbol's calendar."""
-    clocked = rows.with_columns(pl.col("symbol").replace_strict(calendars, return_dtype=pl.String).alias(CALENDAR))
+    clocked = rows.with_columns(
+        pl.col("symbol").replace_strict(dict(calendars), return_dtype=pl.String).alias(CALENDAR)
+    )
     spots = (
         clocked.select(CALENDAR, "bar_ts").unique(maintain_order=True).with_columns(bar_ts=pl.col("bar_ts").cast(TS))
     )
@@ -221,7 +263,8 @@ def _clock_columns(
     return joined.with_columns(stale=stale, _age=age)
 
 
-def _nothing(failures: Mapping[str, str]) -> DatasetError:
+def nothing(failures: Mapping[str, str]) -> DatasetError:
+    """The error that says why no symbol can be predicted."""
     lines = [f"{symbol}: {reason}" for symbol, reason in sorted(failures.items())]
     shown = "; ".join(lines[:5]) + (f"; and {len(lines) - 5} more" if len(lines) > 5 else "")
     return DatasetError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -66,17 +68,50 @@ def ingest(
         zone_of(data.tz)
     at = datetime.now(UTC) if now is None else now.astimezone(UTC)
     tally = Tally()
+    report = take_in(
+        deliveries(data, clock, at, space=space, tally=tally), data, space, now=at, tally=tally, wait_s=wait_s
+    )
+    if not report.changed:
+        return report
+    compact_after(space, wait_s=wait_s)
+    return replace(report, version=store_version(space))
+
+
+def take_in(
+    arriving: Iterable[Delivery],
+    data: DataSettings,
+    space: Workspace,
+    *,
+    now: datetime,
+    tally: Tally,
+    wait_s: float = WAIT_S,
+) -> IngestReport:
+    """What `ingest` does with what its source gives; the files of the store are not compacted.
+
+    Parameters
+    ----------
+    arriving
+        What came, by the calendar and hours of `data`.
+    tally
+        What is known of the symbols already.
+
+    Raises
+    ------
+    SourceError, StoreError
+        As `ingest`.
+    """
     doubt = Doubt() if are_many_parts(data) else None
-    desk = Desk(space, clock, tally, Remarks(), doubt, before=store_version(space), permit=data.rescale)
+    clock, before = Clock(data.calendar, data.hours), store_version(space)
+    desk = Desk(space, clock, tally, Remarks(), doubt, before=before, permit=data.rescale)
     hours = Hours()
     told = time.monotonic()
     stored = 0
-    for delivery in deliveries(data, clock, at, space=space, tally=tally):
+    for delivery in arriving:
         for line in delivery.remarks:
             desk.remarks.say(line)
         for symbol, failure in delivery.failures.items():
             tally.add_failure(symbol, failure)
-        stored += _take(delivery, data, desk, hours, now=at, wait_s=wait_s)
+        stored += _take(delivery, data, desk, hours, now=now, wait_s=wait_s)
         if time.monotonic() - told > TALK_EVERY_S:
             told = time.monotonic()
             log.info("… %s bars stored so far, now from %s", f"{stored:,}", delivery.source)
@@ -84,13 +119,13 @@ def ingest(
         tally.add_counts(held.once.head(1).select("symbol", duplicates=pl.lit(held.again)))
         with writer(space.data, wait_s=wait_s):
             settle_held(held, desk)
-    if not tally.reports():
+    reports = tally.reports()
+    if not reports:
         raise _no_rows(data)
     for line in (*in_lines(still_there(space, desk.steps), asked=data.rescale == "always"), *hours.lines()):
         desk.remarks.say(line, loud=True)
-    if store_version(space) != desk.before:
-        compact_after(space, wait_s=wait_s)
-    return IngestReport(version=store_version(space), symbols=tally.reports(), remarks=desk.remarks.lines())
+    after = store_version(space)
+    return IngestReport(version=after, symbols=reports, remarks=desk.remarks.lines(), changed=after != before)
 
 
 def _no_rows(data: DataSettings) -> SourceError:

@@ -83,11 +83,14 @@ class IngestReport:
         In the order of their names.
     remarks
         Lines for the user: what was assumed, clamped, left out.
+    changed
+        Whether it made a new version.
     """
 
     version: int | None
     symbols: tuple[SymbolReport, ...]
     remarks: tuple[str, ...] = field(default=())
+    changed: bool = False
 
     @property
     def exit_code(self) -> Literal[0, 1, 3]:

@@ -53,9 +53,9 @@ def write_rows(
             text += f"last {shown.height} of {frame.height} rows; all of them with --format csv|json|parquet\n"
         _emit(text.encode(errors="backslashreplace"), output)
     elif form == "csv":
-        _emit(_plain(frame).write_csv().encode(), output)
+        _emit(plain(frame).write_csv().encode(), output)
     elif form == "json":
-        _emit((json.dumps(_plain(frame).to_dicts(), ensure_ascii=False, allow_nan=False) + "\n").encode(), output)
+        _emit((json.dumps(plain(frame).to_dicts(), ensure_ascii=False, allow_nan=False) + "\n").encode(), output)
     else:
         if output is None and sys.stdout.isatty():
             raise UsageError(
@@ -117,7 +117,7 @@ def shown(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+def plain(frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     stamps = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]

@@ -41,6 +41,24 @@ PRICES = ("last_close", "expected_close", "lo80_close", "hi80_close")
 @now_option
 @click.option("--sort", "order", type=click.Choice(ORDERS), help="Largest first (symbol: by name, the default).")
 @click.option("--top", "top", type=click.IntRange(1), metavar="N", help="Only the first N rows (default order: size).")
+@click.option("--follow", "follow", is_flag=True, help="Go on: predict each bar as it closes, until a signal.")
+@click.option("--until", "until", metavar="TS", help="With --follow: end after the bar that closes at TS.")
+@click.option(
+    "--ingest/--no-ingest",
+    "ingest",
+    default=None,
+    help="With --follow: ask the pipeline's source for each bar (default: yes; in a replay with --now no).",
+)
+@click.option(
+    "--delay", "delay", type=click.FloatRange(0, 240), metavar="S", help="Seconds from a close to the first look (10)."
+)
+@click.option(
+    "--patience",
+    "patience",
+    type=click.FloatRange(0, 290),
+    metavar="S",
+    help="Seconds from a close until symbols that are late are left out (60).",
+)
 @click.option("--prices", "prices", is_flag=True, help="Add last close, expected close and interval as prices.")
 @click.option("--no-record", "no_record", is_flag=True, help="Leave the ledger of live predictions as it is.")
 @format_options
@@ -56,6 +74,11 @@ def command(
     now: str | None,
     order: str | None,
     top: int | None,
+    follow: bool,
+    until: str | None,
+    ingest: bool | None,
+    delay: float | None,
+    patience: float | None,
     prices: bool,
     no_record: bool,
     form: str,
@@ -71,12 +94,21 @@ def command(
     Predictions for bars that are still to come go into the workspace's ledger, to be graded (klinepred grade); replays
     (--as-of, --start) do not. Exit code 3: some symbols could not be predicted, each named with its reason, or the
     ledger could not be written.
+
+    --follow waits for each bar's close by the calendar, takes the bar in from the pipeline's source, predicts, and goes
+    on until SIGINT (exit 130) or SIGTERM (143). --follow --now TS replays what is stored from TS on, without waiting.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     run = read_pipeline(pipeline, overrides, space)
     wanted = parse_symbols(symbols)
     moment, clock = parse_ts(as_of, option="--as-of"), parse_ts(now, option="--now")
     span = _span(first, last, as_of, clock)
+    end = parse_ts(until, option="--until")
+    _refuse_unfit(
+        follow,
+        {"--start": first, "--end": last, "--as-of": as_of, "--sort": order, "--top": top},
+        {"--until": until, "--ingest": ingest, "--delay": delay, "--patience": patience},
+    )
 
     from klinepred.model.shelf import choose_model
 
@@ -90,6 +122,24 @@ def command(
     from klinepred.pipeline import predict_bars
 
     bundle = load_bundle(folder)
+    if follow:
+        from klinepred.cli.follow import follow_to
+
+        return follow_to(
+            output,
+            form,
+            bundle,
+            space,
+            run,
+            symbols=wanted,
+            start=clock,
+            until=end,
+            ingest=ingest,
+            prices=prices,
+            delay=delay,
+            patience=patience,
+            record=clock is None and not no_record,
+        )
     version = store_version(space)
     answer = predict_bars(bundle, space, run, symbols=wanted, as_of=moment, span=span, now=clock)
     shown = answer.rows.hstack(answer.prices.select(PRICES)) if prices else answer.rows
@@ -138,6 +188,20 @@ def short(rows: pl.DataFrame) -> pl.DataFrame:
         "stale",
         pl.col("note").replace("", None),
     )
+
+
+def _refuse_unfit(follow: bool, once: dict[str, object], on: dict[str, object]) -> None:
+    """Options that mean nothing with --follow, or without it."""
+    unfit = [name for name, value in (once if follow else on).items() if value is not None]
+    if unfit:
+        raise UsageError(
+            f"{', '.join(unfit)} {'with' if follow else 'without'} --follow",
+            expected="--follow, which predicts each bar as it closes"
+            if not follow
+            else "the newest bars, as they close",
+            got="options that do not go with it" if follow else "a prediction made once",
+            do="leave them out" + ("" if follow else ", or add --follow"),
+        )
 
 
 def _span(

@@ -68,14 +68,27 @@ def build_features(
     FeatureError
         A column is missing, or a bar lies where its calendar has none.
     """
-    placed = placed_bars(bars)
+    return features_and_moves(placed_bars(bars), features, universe=universe)[0]
+
+
+def features_and_moves(
+    placed: pl.DataFrame, features: FeatureSet, *, universe: Sequence[str] | None = None
+) -> tuple[FeatureFrame, pl.DataFrame]:
+    """`build_features` of bars that were placed, and what their cross-section was made from.
+
+    Returns
+    -------
+    tuple
+        The features; symbol, ts, `_row` and the columns of `klinepred.features.cross.CROSS_INPUT`, a row each bar.
+    """
     calendars = {
         part.item(0, "symbol"): str(part.item(0, CALENDAR))
         for part in parts_of(placed, sizes_of(placed))
         if part.height
     }
     members = tuple(universe) if universe is not None else tuple(sorted(calendars))
-    return FeatureFrame(_compute(placed, features, members, pl.Float32()), features, members, calendars)
+    frame, moves = _compute(placed, features, members, pl.Float32())
+    return FeatureFrame(frame, features, members, calendars), moves
 
 
 def compute_features(
@@ -94,11 +107,13 @@ def compute_features(
     """
     placed = placed_bars(bars)
     members = tuple(universe) if universe is not None else tuple(sorted(placed.get_column("symbol").unique()))
-    return _compute(placed, features, members, dtype)
+    return _compute(placed, features, members, dtype)[0]
 
 
-def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...], dtype: pl.DataType) -> pl.DataFrame:
-    """symbol, ts, close, the set's columns as `dtype`; all arithmetic is in Float64."""
+def _compute(
+    placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...], dtype: pl.DataType
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """symbol, ts, close, the set's columns as `dtype`; what they share. All arithmetic is in Float64."""
     own, across = plans(features, dtype)
 
     def own_part(part: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -107,8 +122,10 @@ def _compute(placed: pl.DataFrame, features: FeatureSet, members: tuple[str, ...
         return masked, values.select("symbol", "ts", "_row", *CROSS_INPUT)
 
     masked, moves = zip(*each(own_part, parts_of(placed, sizes_of(placed))), strict=True)
+    shared = pl.concat(moves)
     if across.names:
-        sides = across_columns(pl.concat(moves), across, universe=members)
+        sides = across_columns(shared, across, universe=members)
         masked = tuple(part.hstack(side) for part, side in zip(masked, sides, strict=True))
     whole = pl.concat(masked)
-    return pl.DataFrame([whole.get_column(name) for name in ("symbol", "ts", "close", *features.names)])  # no copy
+    names = ("symbol", "ts", "close", *features.names)
+    return pl.DataFrame([whole.get_column(name) for name in names]), shared  # no copy

@@ -17,7 +17,7 @@ from klinepred.features import price, trend, volatility, volume
 from klinepred.features.blame import blaming_packages
 from klinepred.features.cross import CROSS_INPUT, cross_columns
 from klinepred.features.prepare import ROW, prepare
-from klinepred.features.spec import Feature, FeatureSet
+from klinepred.features.spec import Feature, FeatureSet, Per, over
 from klinepred.features.workers import each
 from klinepred.schema import BAR_SCHEMA, CALENDAR, VALUES, Bars
 
@@ -45,7 +45,7 @@ class Plan:
     """
 
     names: list[str]
-    levels: list[Mapping[str, pl.Expr]]
+    levels: list[Mapping[str, pl.Expr | Per]]
     values: list[pl.Expr]
     masks: list[pl.Expr]
     origins: Mapping[str, str]
@@ -55,10 +55,10 @@ def plans(features: FeatureSet, dtype: pl.DataType) -> tuple[Plan, Plan]:
     """Of a symbol's own features, and of those of the cross-section (family `cross`)."""
     across = [feature for feature in features.features if feature.family == "cross"]
     own = [feature for feature in features.features if feature.family != "cross"]
-    return _plan(own, dtype), _plan(across, dtype)
+    return plan_of(own, dtype), plan_of(across, dtype)
 
 
-def _plan(features: Sequence[Feature], dtype: pl.DataType) -> Plan:
+def plan_of(features: Sequence[Feature], dtype: pl.DataType) -> Plan:
     """Values are cast before they are masked: a Float64 beyond Float32 is not finite either."""
     by_first: dict[int, list[str]] = {}
     for feature in features:
@@ -75,13 +75,13 @@ def _plan(features: Sequence[Feature], dtype: pl.DataType) -> Plan:
     )
 
 
-def _needed(expressions: Sequence[pl.Expr]) -> list[Mapping[str, pl.Expr]]:
+def _needed(expressions: Sequence[pl.Expr]) -> list[Mapping[str, pl.Expr | Per]]:
     """Of the shared columns those that `expressions` read, themselves or through others."""
     wanted = {name for expression in expressions for name in expression.meta.root_names()}
-    levels: list[Mapping[str, pl.Expr]] = []
+    levels: list[Mapping[str, pl.Expr | Per]] = []
     for level in reversed(SHARED):
-        mine = {name: expression for name, expression in level.items() if name in wanted}
-        wanted |= {name for expression in mine.values() for name in expression.meta.root_names()}
+        mine = {name: what for name, what in level.items() if name in wanted}
+        wanted |= {name for what in mine.values() for name in over(what, None).meta.root_names()}
         levels.insert(0, mine)
     return [level for level in levels if level]
 
@@ -136,11 +136,17 @@ def parts_of(frame: pl.DataFrame, sizes: pl.DataFrame) -> Iterator[pl.DataFrame]
 
 def own_columns(bars: pl.DataFrame, plan: Plan) -> pl.DataFrame:
     """symbol, ts, close, `_row`, unmasked features of one symbol from its own bars, and `CROSS_INPUT`."""
-    table = prepare(bars)
-    for level in plan.levels:
-        table = table.with_columns(**level)
+    table = shared_columns(bars, plan)
     with blaming_packages(plan.origins):
         return table.select("symbol", "ts", "close", "_row", *plan.values, **CROSS_INPUT)
+
+
+def shared_columns(bars: pl.DataFrame, plan: Plan, *, by: str | None = None) -> pl.DataFrame:
+    """`bars` of one symbol, or of several that `by` tells apart, with all that the plan's expressions read."""
+    table = prepare(bars, by=by)
+    for level in plan.levels:
+        table = table.with_columns(**{name: over(what, by) for name, what in level.items()})
+    return table
 
 
 def across_columns(moves: pl.DataFrame, plan: Plan, *, universe: Sequence[str]) -> list[pl.DataFrame]:

@@ -6,6 +6,8 @@ from typing import Final
 
 import polars as pl
 
+from klinepred.features.spec import over
+
 SIGMA_BARS: Final = 78
 SIGMA_LEAST: Final = 26
 FLOOR: Final = 1e-6
@@ -28,7 +30,7 @@ LARGE: Final = 2.0**40
 BIG_H, BIG_L, BIG_C, BIG_V = H * LARGE, L * LARGE, C * LARGE, V * LARGE**2
 
 
-def prepare(bars: pl.DataFrame) -> pl.DataFrame:
+def prepare(bars: pl.DataFrame, *, by: str | None = None) -> pl.DataFrame:
     """Add what many features share.
 
     `_row`: 1 on the symbol's first bar. `_log_c`: log close; `_step`: its change since the bar before, whatever lies
@@ -40,23 +42,25 @@ def prepare(bars: pl.DataFrame) -> pl.DataFrame:
     ----------
     bars
         Bars of one symbol in time order with the columns of `klinepred.calendar.place`.
+    by
+        A column that tells symbols apart, where there are several, one after another.
     """
     linked = (pl.col("slot") == pl.col("slot").shift(1) + 1) & (pl.col("segment") == pl.col("segment").shift(1))
     return (
         bars.with_columns(
-            _row=pl.int_range(1, pl.len() + 1),
+            _row=over(pl.int_range(1, pl.len() + 1), by),
             _log_c=C.log(),
-            _linked=linked,
+            _linked=over(linked, by),
             _typical=(H + L + C) / 3.0,
             _width=pl.when(H > L).then(H - L),
         )
         .with_columns(
-            _step=LOG_C - LOG_C.shift(1),
-            _moved_c=_last_change(C),
-            _moved_typical=_last_change(TYPICAL),
+            _step=over(LOG_C - LOG_C.shift(1), by),
+            _moved_c=over(_last_change(C), by),
+            _moved_typical=over(_last_change(TYPICAL), by),
         )
         .with_columns(_r=pl.when("_linked").then(STEP))
-        .with_columns(_s=root_mean_square(R, SIGMA_BARS, least=SIGMA_LEAST))
+        .with_columns(_s=over(root_mean_square(R, SIGMA_BARS, least=SIGMA_LEAST), by))
         .with_columns(_s=pl.when(S >= FLOOR).then(S))
     )
 

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from klinepred.features.prepare import BAR, LOG_C, SIGMA_BARS, WIDTH, C, H, L, O, S, back
-from klinepred.features.spec import Feature, Shared
+from klinepred.features.spec import Feature, Per, Shared
 
 _NISON = "Nison, Japanese Candlestick Charting Techniques (1991)"
 _SCALED = "log return in units of trailing volatility; Lo and MacKinlay, Review of Financial Studies 1 (1988)"
@@ -38,7 +38,7 @@ _GAP: Final = (O.log() - LOG_C.shift(1)) / (S.shift(1) * 8.0)
 
 SHARED: Final[Shared] = (
     {"_gap": pl.when(_NEXT_SESSION).then(_GAP)},
-    {"_held": pl.col("_gap").forward_fill().over("session")},
+    {"_held": Per("session", pl.col("_gap").forward_fill())},
 )
 
 PRICE: Final = (

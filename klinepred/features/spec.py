@@ -10,8 +10,24 @@ import polars as pl
 
 from klinepred.features.recipe import Recipe
 
-Shared = tuple[dict[str, pl.Expr], ...]
+
+@dataclass(frozen=True)
+class Per:
+    """An expression over those bars of one symbol that have one value of a column, for each of its values apart."""
+
+    column: str
+    expression: pl.Expr
+
+
+Shared = tuple[dict[str, pl.Expr | Per], ...]
 """Columns that several expressions read, by name, made once; those of a level may read those of the levels before."""
+
+
+def over(what: pl.Expr | Per, by: str | None) -> pl.Expr:
+    """`what` as an expression over the bars of one symbol, or over those of many told apart by the column `by`."""
+    expression, columns = (what.expression, [what.column]) if isinstance(what, Per) else (what, [])
+    columns = columns if by is None else [by, *columns]
+    return expression.over(columns) if columns else expression
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,8 @@ class Feature:
         Paper, book or library.
     revision
         Raised whenever the numbers change; part of the fingerprint.
+    seasonal
+        Of earlier bars only those of the same place in their session matter, and where sessions begin.
     origin
         Distribution, version and code of the package that declares it; empty for klinepred's own and for SQL. Part of
         the fingerprint.
@@ -51,6 +69,7 @@ class Feature:
     lookback_sessions: int = 0
     revision: int = 1
     origin: str = ""
+    seasonal: bool = False
 
     @property
     def family(self) -> str:

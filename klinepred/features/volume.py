@@ -28,7 +28,7 @@ from klinepred.features.prepare import (
     spread,
     tilt,
 )
-from klinepred.features.spec import Feature, Shared
+from klinepred.features.spec import Feature, Per, Shared
 
 SESSIONS: Final = 20
 _IMPACT: Final = pl.col("_impact")
@@ -46,9 +46,9 @@ SHARED: Final[Shared] = (
         "_impact": pl.when(V > 0.0).then(R.abs() / (C * V)),
     },
     {
-        "_usual": V.rolling_mean_by("_day", window_size=f"{SESSIONS}i", closed="left").over("bar"),
-        "_values": pl.col("_value").cum_sum().over("session"),
-        "_traded": V.cum_sum().over("session"),
+        "_usual": Per("bar", V.rolling_mean_by("_day", window_size=f"{SESSIONS}i", closed="left")),
+        "_values": Per("session", pl.col("_value").cum_sum()),
+        "_traded": Per("session", V.cum_sum()),
         "_x": pl.when(_MEAN_V > 0.0).then(R / S),
         "_long": mean(_IMPACT, SIGMA_BARS, least=SIGMA_LEAST),
         "_mean_vv": mean(V * V, SIGMA_BARS),
@@ -73,6 +73,7 @@ VOLUME: Final = (
         first_value=2,
         lookback_bars=1,
         lookback_sessions=SESSIONS,
+        seasonal=True,
         source="Admati and Pfleiderer, Review of Financial Studies 1 (1988): volume has its time of day",
     ),
     Feature(

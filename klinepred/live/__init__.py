@@ -1,1 +1,1 @@
-"""In: predictions for bars that are still to come. Out: their ledger, their grades, and whether the world has moved."""
+"""In: a model, a store, a source. Out: each bar predicted as it closes; the ledger of that, grades, drift."""

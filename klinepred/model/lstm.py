@@ -11,6 +11,9 @@ from torch.nn import functional
 from klinepred.errors import ModelError
 from klinepred.settings import ModelSettings
 
+State = tuple[torch.Tensor, torch.Tensor]
+"""Hidden and cell state of all layers, each [layers, B, H]."""
+
 
 class Network(nn.Module):
     """LSTM, then Linear - GELU - dropout - Linear, at every step.
@@ -58,6 +61,10 @@ class Network(nn.Module):
         ModelError
             With `flatten`: the sequences have another length.
         """
+        return self.carry(x_BTF)[0]
+
+    def carry(self, x_BTF: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        """`forward` from a state, None = zero, and the state after the last step. Errors as `forward`."""
         steps = x_BTF.shape[1]
         if self.flatten and steps != self.flatten:
             raise ModelError(
@@ -66,7 +73,7 @@ class Network(nn.Module):
                 got=f"{steps} bars",
                 do=f'cut the dataset with cut = "window" and window = {self.flatten}',
             )
-        hidden_BTH, _ = self.lstm(x_BTF)
+        hidden_BTH, after = self.lstm(x_BTF, state)
         if self.norm is not None:
             hidden_BTH = self.norm(hidden_BTH.float())
         if self.flatten:
@@ -78,7 +85,9 @@ class Network(nn.Module):
             out_BTO = out_BTO + self.skip(x_BTF).float()
         if self.quantiles:
             out_BTO = rising_quantiles(out_BTO)
-        return functional.pad(out_BTO, (0, 0, steps - 1, 0), value=float("nan")) if self.flatten else out_BTO
+        if self.flatten:
+            out_BTO = functional.pad(out_BTO, (0, 0, steps - 1, 0), value=float("nan"))
+        return out_BTO, after
 
 
 def rising_quantiles(raw_BTO: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,201 @@
+"""In: new predictions, again and again. Out: the same at the end of stdout or of a file, rows whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from klinepred.cli.output import plain, table
+from klinepred.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from klinepred.model.bundle import ModelBundle
+    from klinepred.paths import Workspace
+    from klinepred.settings import Pipeline
+
+log = logging.getLogger("klinepred")
+
+ENDINGS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+
+
+def follow_to(
+    output: Path | None,
+    form: str,
+    bundle: ModelBundle,
+    space: Workspace,
+    run: Pipeline,
+    *,
+    symbols: tuple[str, ...],
+    start: datetime | None,
+    until: datetime | None,
+    ingest: bool | None,
+    prices: bool,
+    delay: float | None,
+    patience: float | None,
+    record: bool,
+) -> int:
+    """`klinepred predict --follow`; returns the exit code: 130 or 143 after a signal, 0 at the end asked for."""
+    from klinepred.cli.ledger import keep_live
+    from klinepred.cli.predict import PRICES, short
+    from klinepred.live.stop import Stopped, Stops
+    from klinepred.pipeline.live import DELAY, PATIENCE, Following, follow_bars
+    from klinepred.schema import PREDICTION_SCHEMA
+
+    form = form_of(form, output)
+    levels = [*PRICES] if prices else []
+    shown = open_end(output, form=form, columns=[*PREDICTION_SCHEMA, *levels], model=bundle.name)
+    how = Following(
+        start=start,
+        until=until,
+        ingest=ingest,
+        delay=DELAY if delay is None else timedelta(seconds=delay),
+        patience=PATIENCE if patience is None else timedelta(seconds=patience),
+    )
+    put_out = sink_to(output, form=form, short=short, prices=levels)
+
+    def sink(rows: pl.DataFrame, levels: pl.DataFrame, version: int) -> None:
+        put_out(rows, levels)
+        if record:
+            keep_live(rows, bundle, space, version=version, now=None)
+
+    try:
+        with Stops() as stops:
+            follow_bars(bundle, space, run, how=how, sink=sink, stops=stops, symbols=symbols, shown=shown)
+    except Stopped as stop:
+        click.echo(f"stopped by {stop.signal.name}: the store and what was put out are whole", err=True)
+        return stop.exit_code
+    return 0
+
+
+def form_of(form: str, output: Path | None) -> str:
+    """csv, json or table: with a file and without a word, by the file's ending.
+
+    Raises
+    ------
+    UsageError
+        Rows cannot be added to such a file one after another.
+    """
+    if form == "table" and output is not None:
+        form = ENDINGS.get(output.suffix.lower(), "table")
+    if form == "parquet" or (form == "table" and output is not None):
+        raise UsageError(
+            f"--follow {'-o ' + str(output) if output else '--format ' + form}",
+            expected="rows that can be added one after another: csv, or json (one object a line)",
+            got="parquet, which is written at once" if form == "parquet" else "a file without .csv or .jsonl",
+            do="add --format csv or --format json",
+        )
+    return form
+
+
+def open_end(output: Path | None, *, form: str, columns: list[str], model: str) -> dict[str, datetime]:
+    """Make ready to add rows to `output`; the newest bar of each symbol that is in it from this model.
+
+    A last line that was cut off, as by a power failure, is taken away with a word.
+
+    Raises
+    ------
+    UsageError
+        The file holds something else, or cannot be written.
+    """
+    if output is None or not output.exists() or output.stat().st_size == 0:
+        return {}
+    import polars as pl
+
+    try:
+        whole = output.read_bytes()
+        kept = whole[: whole.rfind(b"\n") + 1]
+        if len(kept) < len(whole):
+            log.warning("%s ended within a line: the last %d bytes are removed", output, len(whole) - len(kept))
+            os.truncate(output, len(kept))
+        if not kept:
+            return {}
+        rows = (
+            pl.read_csv(kept, infer_schema=False) if form == "csv" else pl.read_ndjson(kept, infer_schema_length=None)
+        )
+        had = rows.columns
+    except (pl.exceptions.PolarsError, OSError) as error:
+        had, rows = [str(error).splitlines()[0][:120]], pl.DataFrame()
+    if had != columns:
+        raise UsageError(
+            f"-o {output}",
+            expected=f"a new file, or one with the columns {', '.join(columns[:4])} … of the same format",
+            got=", ".join(had[:4]) or "another content",
+            do="name another file",
+        )
+    mine = rows.filter(pl.col("model") == model)
+    newest = mine.group_by("symbol").agg(pl.col("bar_ts").max()).rows()
+    return {symbol: datetime.fromisoformat(stamp) for symbol, stamp in newest}
+
+
+def sink_to(
+    output: Path | None, *, form: str, short: Callable[[pl.DataFrame], pl.DataFrame], prices: list[str]
+) -> Callable[[pl.DataFrame, pl.DataFrame], None]:
+    """Adds rows to stdout or to `output`, flushed, with one write.
+
+    Parameters
+    ----------
+    short
+        What a table shows of rows.
+    prices
+        Columns of prices that are added.
+    """
+    headed = output is not None and output.exists() and output.stat().st_size > 0
+
+    def sink(rows: pl.DataFrame, levels: pl.DataFrame) -> None:
+        nonlocal headed
+        closed: datetime = rows["asof"].max()  # type: ignore[assignment]
+        shown = rows.hstack(levels.select(prices)) if prices else rows
+        if form == "table":
+            import polars as pl
+
+            view = short(shown)
+            view = view.hstack(shown.select(pl.col(prices).round(4))) if prices else view
+            text = table(view, title=f"bars closed by {closed:%Y-%m-%d %H:%MZ}") + "\n"
+        elif form == "csv":
+            text = plain(shown).write_csv(include_header=not headed)
+        else:
+            text = "".join(
+                json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+                for row in plain(shown).iter_rows(named=True)
+            )
+        headed = True
+        _add(text.encode(errors="backslashreplace"), output)
+        if output is not None:
+            click.echo(f"{closed:%Y-%m-%d %H:%MZ}: {rows.height} rows into {output}", err=True)
+
+    return sink
+
+
+def _add(payload: bytes, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.buffer.write(payload)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        _append(payload, output)
+    except OSError as error:
+        raise UsageError(
+            f"-o {output}",
+            expected="a file that can be written",
+            got=str(error),
+            do="free the disk or name another file",
+        ) from error
+
+
+def _append(payload: bytes, output: Path) -> None:
+    with output.open("ab", buffering=0) as file:
+        size = output.stat().st_size
+        if file.write(payload) != len(payload):  # no room for all of it
+            os.truncate(output, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,297 @@
+"""In: a model, a store, symbols. Out: predictions of the newest bars, each new bar costing one step, not a history."""
+
+# Shapes: S symbols, N of them with a new bar, F features.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from klinepred.bars.store import has_bars, scan_bars, stored_clocks
+from klinepred.dataset.make import Dataset, make_dataset
+from klinepred.dataset.target import BREAK, WITHIN_BARS, add_targets
+from klinepred.features.build import FeatureFrame, features_and_moves
+from klinepred.features.columns import placed_bars
+from klinepred.features.newest import CODE, across_newest, newest_plan, own_newest
+from klinepred.live.growth import grown_since, newest_version
+from klinepred.live.memory import Memory
+from klinepred.live.trail import PLACED, Ints, Trail
+from klinepred.model.bundle import ModelBundle, features_of
+from klinepred.paths import Workspace
+from klinepred.prediction import Forecast, broken, longest_day, nothing, reach_of, told, too_little
+from klinepred.remarks import count_members
+from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS, Bars
+
+log = logging.getLogger("klinepred.live")
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Carried:
+    """Predicts as `klinepred.prediction.forecast` does, from what it remembers of the bars before.
+
+    The features of a new bar are computed from the trailing bars by the expressions of all rows, the LSTM goes one step
+    on. Whatever is not just one bar more (a late bar, a revision, bars deleted) has all of it read again.
+
+    Attributes
+    ----------
+    version
+        Of the store that the last `refresh` saw.
+    rebuilt
+        How often all was read.
+    """
+
+    def __init__(self, bundle: ModelBundle, space: Workspace, symbols: Sequence[str]) -> None:
+        self.version, self.rebuilt = -1, 0
+        self._bundle, self._space, self._wanted = bundle, space, tuple(symbols)
+        self._features = features_of(bundle)
+        self._names: list[str] = []
+        self._newest: dict[str, datetime] = {}
+        self._ahead = pl.DataFrame()
+        self._front = EPOCH
+
+    @property
+    def newest(self) -> Mapping[str, datetime]:
+        """Open of the newest bar of each symbol there is, predicted or of the universe, by the last `refresh`."""
+        return self._newest
+
+    def refresh(self, moment: datetime) -> None:
+        """Take in what the store holds of bars that had closed by `moment`.
+
+        Raises
+        ------
+        StoreError
+            It cannot be read; the next try reads all of it.
+        """
+        newest = newest_version(self._space)
+        more = grown_since(self._space, self.version, newest, self._known()) if newest != self.version else None
+        self.version = -1 if newest != self.version and more is None else newest
+        if self.version < 0:
+            self._rebuild(moment)
+            self.version = newest
+            return
+        if more is not None and more.height:
+            self._ahead = pl.concat([self._ahead, more])
+        closed = pl.col("ts") + BAR <= moment
+        due = self._ahead.filter(closed)
+        if due.is_empty():
+            return
+        if due.get_column("ts").min() <= self._front or not set(due["symbol"]) <= set(self._names):  # type: ignore[operator]
+            self.version = -1
+            self._rebuild(moment)
+            self.version = newest
+            return
+        self._ahead = self._ahead.filter(~closed)
+        self.version = -1  # should this fail half-way, all is read again
+        for rows in due.sort("ts", "symbol").partition_by("ts", maintain_order=True):
+            self._step(rows)
+        self.version = newest
+
+    def forecast(self, moment: datetime) -> Forecast:
+        """Of the newest bar of each symbol that had closed by `moment`, the moment of the last `refresh`.
+
+        Raises
+        ------
+        DatasetError
+            No symbol can be predicted.
+        """
+        failures = {name: f"no data for {name} finished by {moment:%Y-%m-%dT%H:%M:%SZ}" for name in self._wanted}
+        wanted = {*self._wanted}
+        codes = np.array([code for code, name in enumerate(self._names) if name in wanted], dtype=np.int64)
+        for code in codes:
+            name = self._names[code]
+            failures.pop(name)
+            if not self._usable_S[code]:
+                failures[name] = too_little(
+                    self._features, int(self._bars_S[code]), max(0, int(self._sessions_S[code]))
+                )
+            elif np.isnan(self._pred_S[code]):
+                failures[name] = broken(self._bundle)
+        codes = codes[[self._names[code] not in failures for code in codes]] if codes.size else codes
+        if not codes.size:
+            raise nothing(failures)
+        rows = pl.DataFrame(
+            {
+                "symbol": [self._names[code] for code in codes],
+                "bar_ts": pl.Series(self._trail.newest("ts", codes)).cast(pl.Datetime("us", "UTC")),
+                "session": pl.Series(self._trail.newest("session", codes)).cast(pl.Date),
+                "close": self._trail.newest("close", codes),
+            }
+        )
+        answer = told(
+            self._bundle,
+            rows,
+            self._pred_S[codes],
+            self._kind_S[codes],
+            self._vol_S[codes],
+            calendars=self._calendars,
+            now=moment,
+            counted=self._counted,
+            history=False,
+        )
+        return Forecast(answer[0], dict(sorted(failures.items())), answer[1])
+
+    def _known(self) -> list[str]:
+        return list(dict.fromkeys([*self._bundle.universe, *self._wanted]))
+
+    # ---- one bar more -----------------------------------------------------------------------------------------
+
+    def _step(self, rows: pl.DataFrame) -> None:
+        """Bars of one time, each the newest of its symbol."""
+        calendar = pl.col("symbol").replace_strict(self._calendars, return_dtype=pl.String).alias(CALENDAR)
+        placed = placed_bars(rows.select(*BAR_SCHEMA).with_columns(calendar))
+        codes = np.array([self._codes[name] for name in placed["symbol"]], dtype=np.int64)
+        session_N = placed.get_column("session").to_physical().to_numpy()
+        turned_N = (self._bars_S[codes] > 0) & (session_N != self._trail.newest("session", codes))
+        self._trail.push(codes, _plain(placed, PLACED))
+        self._bars_S[codes] += 1
+        self._sessions_S[codes] += turned_N
+        x_NF = self._newest_rows(codes)
+        enough = self._bars_S[codes] >= self._features.lookback_bars
+        usable_N = enough & (self._sessions_S[codes] >= self._features.lookback_sessions)
+        self._usable_S[codes] = usable_N
+        slot_N = placed.get_column("slot").to_numpy()
+        self._pred_S[codes] = self._memory.step(codes, x_NF, slot_N, session_N.astype(np.int64), usable_N)
+        self._kind_S[codes], self._vol_S[codes] = self._units(codes)
+        self._front = rows.item(0, "ts")
+        self._newest.update(dict.fromkeys(placed["symbol"].to_list(), self._front))
+
+    def _newest_rows(self, codes: Ints) -> np.ndarray:
+        """Scaled features [N, F] of the newest bars."""
+
+        def trailing(bars: int, *, seasonal: bool = False) -> pl.DataFrame:
+            spots = self._trail.seasonal(codes, bars) if seasonal else self._trail.spots(codes, bars)
+            return self._trail.frame(spots, PLACED)
+
+        plan = self._plan
+        own = own_newest(plan, trailing)
+        if plan.reach:
+            self._trail.amend(codes, _plain(own, ("_z", "_z_12")))
+            oldest = self._trail.spots(codes, plan.reach)
+            begin = int(self._trail.take("ts", oldest).min())
+            moves = self._trail.frame(self._trail.since(begin, at_least=plan.reach + 1), ("ts", "_z", "_z_12"))
+            moves = moves.with_columns(_row=pl.Series(self._bars_S).gather(moves.get_column(CODE)))
+            there = moves.get_column(CODE).rle().struct.field("value").to_numpy()
+            side = across_newest(plan, moves, codes=codes, member_S=self._member_S[there])
+            own = own.hstack(side.drop(CODE))
+        stamps = self._trail.frame(codes * self._trail.room + self._trail.end[codes] - 1, ("ts",)).drop(CODE)
+        named = own.with_columns(stamps["ts"], symbol=pl.Series([self._names[code] for code in codes]))
+        self._count(FeatureFrame(named, self._features, self._bundle.universe, self._calendars))
+        return self._bundle.scaler.apply(own)
+
+    def _count(self, table: FeatureFrame) -> None:
+        """Members of the universe at a new time; what no newest bar is at any more is forgotten."""
+        here = count_members(table, table.frame.get_column("ts"))
+        kept = pl.col("bar_ts").is_in([*self._newest.values()]) & ~pl.col("bar_ts").is_in(here["bar_ts"].implode())
+        self._counted = pl.concat([self._counted.filter(kept), here])
+
+    def _units(self, codes: Ints) -> tuple[np.ndarray, np.ndarray]:
+        """Kind of the step ahead of the newest bars, and its unit."""
+        kind_N, vol_N = self._targets(codes, self._trail.spots(codes, WITHIN_BARS + 2))
+        breaks = np.flatnonzero(kind_N == BREAK)
+        if breaks.size:
+            ends = self._trail.edges(codes[breaks], self._trail.keep, last=WITHIN_BARS + 2)
+            kind_N[breaks], vol_N[breaks] = self._targets(codes[breaks], ends)
+        return kind_N, vol_N
+
+    def _targets(self, codes: Ints, spots: Ints) -> tuple[np.ndarray, np.ndarray]:
+        closes = self._trail.frame(spots, ("ts", "close")).rename({CODE: "symbol"})
+        clocks = pl.Series(CALENDAR, [self._calendars[name] for name in self._names]).cast(pl.String)
+        closes = closes.with_columns(clocks.gather(closes.get_column("symbol")))
+        settings = self._bundle.dataset.model_copy(update={"target": "raw"})
+        last = add_targets(closes, settings, universe=()).group_by("symbol", maintain_order=True).last()
+        vol = last.get_column("vol").cast(pl.Float32).fill_null(float("nan"))
+        return last.get_column("kind").to_numpy().astype(np.int8), vol.to_numpy().copy()
+
+    # ---- all of it --------------------------------------------------------------------------------------------
+
+    def _rebuild(self, moment: datetime) -> None:
+        """Read the store and compute all that is remembered, by the code of `klinepred.prediction.forecast`."""
+        self.rebuilt += 1
+        bundle, features = self._bundle, self._features
+        stored = has_bars(self._space)
+        self._names = sorted(name for name in self._known() if name in stored)
+        clocks = stored_clocks(self._space)
+        self._calendars = {name: str(clocks[name]) for name in self._names}
+        self._codes = {name: code for code, name in enumerate(self._names)}
+        day = longest_day({*self._calendars.values(), *bundle.calendars.values()})
+        keep = reach_of(bundle, features, day=day)
+        frame = self._recent(moment, keep)
+        placed = placed_bars(frame)
+        table, moves = features_and_moves(placed, features, universe=bundle.universe)
+        data = make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
+        self._plan = newest_plan(features, day=day)
+        self._member_S = np.array([name in set(bundle.universe) for name in self._names], dtype=bool)
+        self._trail = Trail(len(self._names), keep=keep)
+        self._fill(placed, moves, data)
+        self._counted = count_members(table, pl.Series([*self._newest.values()], dtype=TS))
+
+    def _recent(self, moment: datetime, keep: int) -> pl.DataFrame:
+        """The last bars of each symbol that had closed by `moment`; those after it are put aside for later."""
+        bars = scan_bars(self._space, symbols=self._names) if self._names else Bars(pl.LazyFrame(schema=BAR_SCHEMA))
+        closed = pl.col("ts") + BAR <= moment
+        self._ahead = bars.filter(~closed).select(*BAR_SCHEMA).collect()
+        names = bars.collect_schema().names()
+        return bars.filter(closed).group_by("symbol", maintain_order=True).tail(keep).select(names).collect()
+
+    def _fill(self, placed: pl.DataFrame, moves: pl.DataFrame, data: Dataset) -> None:
+        size = len(self._names)
+        self._bars_S, self._sessions_S = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        self._usable_S = np.zeros(size, dtype=bool)
+        self._pred_S, self._vol_S = np.full(size, np.nan, dtype=np.float32), np.full(size, np.nan, dtype=np.float32)
+        self._kind_S = np.zeros(size, dtype=np.int8)
+        self._memory = Memory(
+            self._bundle.network, self._bundle.dataset, symbols=size, features=len(self._features.names)
+        )
+        self._newest = {}
+        whole = placed.hstack(moves.select("_z", "_z_12"))
+        for part in whole.partition_by("symbol", maintain_order=True):
+            code = self._codes[part.item(0, "symbol")]
+            rows = _plain(part, (*PLACED, "_z", "_z_12"))
+            self._trail.fill(code, rows)
+            self._bars_S[code] = part.height
+            self._sessions_S[code] = part.get_column("session").n_unique() - 1 - (part.item(0, "bar") > 0)
+            self._newest[part.item(0, "symbol")] = part.item(-1, "ts")
+        self._front = max(self._newest.values(), default=EPOCH)
+        self._sequences(data)
+
+    def _sequences(self, data: Dataset) -> None:
+        """Let the network read the running sequences."""
+        names = data.rows.get_column("symbol").rle().struct.unnest()
+        ends = np.cumsum(names.get_column("len").to_numpy().astype(np.int64))
+        last_S = dict(zip(names.get_column("value"), ends - 1, strict=True))
+        codes = np.array([self._codes[name] for name in sorted(last_S)], dtype=np.int64)
+        rows_N = np.array([last_S[name] for name in sorted(last_S)], dtype=np.int64)
+        self._usable_S[codes] = True
+        self._kind_S[codes], self._vol_S[codes] = data.kind_N[rows_N], data.vol_N[rows_N]
+        sequences = data.sequences
+        at = {
+            int(start + length - 1): int(start)
+            for start, length in zip(sequences.start_S, sequences.length_S, strict=True)
+        }
+        runs, leads = [], []
+        for code, row in zip(codes, rows_N, strict=True):
+            slot = self._trail.take("slot", self._trail.spots(np.array([code]), self._trail.keep))
+            steps = np.flatnonzero(np.diff(slot) != 1)
+            unbroken = slot.size - 1 - (int(steps[-1]) if steps.size else -1)
+            first = int(ends[np.searchsorted(ends, row)] - names.get_column("len")[int(np.searchsorted(ends, row))])
+            run = min(unbroken, int(row) - first + 1)
+            runs.append(data.x_NF[row - run + 1 : row + 1])
+            leads.append(at.get(int(row), int(row) + 1) - (int(row) - run + 1))
+        slot_N = self._trail.newest("slot", codes)
+        session_N = self._trail.newest("session", codes).astype(np.int64)
+        self._pred_S[codes] = self._memory.fill(codes, runs, np.array(leads, dtype=np.int64), slot_N, session_N)
+
+
+def _plain(frame: pl.DataFrame, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Columns as numbers; null as not a number."""
+    columns = {name: frame.get_column(name).to_physical() for name in names}
+    return {
+        name: (column.fill_null(float("nan")) if name.startswith("_") else column).to_numpy()
+        for name, column in columns.items()
+    }

@@ -1,0 +1,115 @@
+"""In: a stored market, a model. Out: follow replayed over it says what predict says as of each close."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import klinepred as kp
+from klinepred.bars.store import scan_bars
+from klinepred.model.bundle import ModelBundle
+from klinepred.prediction import forecast
+from tests.conftest import Typed
+from tests.serving.market import open_market
+
+NUMBERS = ["expected_return_bps", "p_up", "lo80_bps", "hi80_bps"]
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> tuple[kp.Workspace, ModelBundle]:
+    return open_market(tmp_path_factory.mktemp("market"))
+
+
+def words(space: kp.Workspace, *more: str) -> list[str]:
+    return ["predict", "-p", "demo", "-w", str(space.root), "--follow", *more]
+
+
+def as_of(space: kp.Workspace, bundle: ModelBundle, moment: datetime) -> pl.DataFrame:
+    return forecast(bundle, scan_bars(space), as_of=moment, now=moment).rows
+
+
+def test_a_replay_says_at_each_close_what_predict_says_as_of_it(
+    market: tuple[kp.Workspace, ModelBundle], typed: Typed
+) -> None:
+    space, bundle = market
+    # over a night and a weekend: Friday's last two bars, Monday's first three
+    code, out, err = typed(
+        *words(space, "--now", "2026-04-24T19:50:00Z", "--until", "2026-04-27T13:45:00Z", "--format", "json")
+    )
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    closes = [
+        *(datetime(2026, 4, 24, 19, minute, tzinfo=UTC) for minute in (50, 55)),
+        datetime(2026, 4, 24, 20, tzinfo=UTC),
+        *(datetime(2026, 4, 27, 13, minute, tzinfo=UTC) for minute in (35, 40, 45)),
+    ]
+    assert [row["asof"] for row in rows] == [f"{close:%Y-%m-%dT%H:%M:%SZ}" for close in closes for _ in range(3)]
+    for number, close in enumerate(closes):
+        alone = as_of(space, bundle, close)
+        mine = rows[3 * number : 3 * number + 3]
+        assert [row["symbol"] for row in mine] == alone["symbol"].to_list()
+        for name in NUMBERS:
+            assert [row[name] for row in mine] == pytest.approx(alone[name].to_list(), abs=1e-6), name
+    assert rows[8]["target_ts"] == "2026-04-27T13:30:00Z"
+    assert "closed: the next bar ends at 2026-04-27 13:35Z" in err
+
+
+def test_a_replay_without_an_end_ends_with_the_last_stored_bar(
+    market: tuple[kp.Workspace, ModelBundle], typed: Typed, tmp_path: Path
+) -> None:
+    space, _ = market
+    last = scan_bars(space).select(pl.col("ts").max()).collect().item() + timedelta(minutes=5)
+    file = tmp_path / "rows.csv"
+    code, out, _ = typed(*words(space, "--now", "2026-04-30T19:40:00Z", "-o", str(file)))
+    assert (code, out) == (0, "")
+    rows = pl.read_csv(file)
+    assert rows["asof"].max() == f"{last:%Y-%m-%dT%H:%M:%SZ}"
+    assert rows.height == 3 * 5
+    # a second run with the same file goes on where the first ended: nothing twice
+    code, _, _ = typed(*words(space, "--now", "2026-04-30T19:40:00Z", "-o", str(file)))
+    assert code == 0
+    assert pl.read_csv(file).equals(rows)
+
+
+def test_a_line_that_was_cut_off_is_taken_away_and_written_again(
+    market: tuple[kp.Workspace, ModelBundle], typed: Typed, tmp_path: Path
+) -> None:
+    space, _ = market
+    file = tmp_path / "rows.jsonl"
+    replay = words(space, "--now", "2026-04-30T19:50:00Z", "-o", str(file))
+    assert typed(*replay)[0] == 0
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    code, _, err = typed(*replay)
+    assert code == 0
+    assert "ended within a line" in err
+    assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--as-of", "2026-04-24"], "--as-of with --follow"),
+        (["--top", "2"], "--top with --follow"),
+        (["--format", "parquet"], "added one after another"),
+        (["-o", "rows.txt"], "added one after another"),
+        (["--now", "2026-04-24T19:00:00Z", "--ingest"], "--until, the last close"),
+    ],
+)
+def test_what_does_not_go_with_follow_is_refused(
+    more: list[str], part: str, market: tuple[kp.Workspace, ModelBundle], typed: Typed
+) -> None:
+    code, _, err = typed(*words(market[0], *more))
+    assert code == 2
+    assert part in err
+    assert "do this:" in err
+
+
+def test_options_of_follow_without_it_are_refused(market: tuple[kp.Workspace, ModelBundle], typed: Typed) -> None:
+    code, _, err = typed("predict", "-p", "demo", "-w", str(market[0].root), "--until", "2026-04-24")
+    assert code == 2
+    assert "--until without --follow" in err
