@@ -151,7 +151,7 @@ def following(space: Workspace, bundle: ModelBundle, rows: pl.DataFrame, *, bars
     """One new bar of every symbol, store commit included; the night lies between two of them."""
     watch = Stopwatch()
     closes = (rows.get_column("ts").unique().sort() + BAR).to_list()[:bars]
-    by_close = {(ts + BAR): part for (ts,), part in rows.group_by("ts", maintain_order=True)}  # type: ignore[operator]
+    by_close = {(ts + BAR): part for (ts,), part in rows.group_by("ts", maintain_order=True)}
 
     def source(moment: datetime) -> Iterator[Delivery]:
         watch.begun = time.perf_counter()

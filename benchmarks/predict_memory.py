@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +20,12 @@ from klinepred.schema import BAR
 SYMBOLS = 6
 
 
+def ended(rows: pl.DataFrame) -> datetime:
+    """When the last of some bars had closed."""
+    last: datetime = rows["ts"].max()  # type: ignore[assignment]
+    return last + BAR
+
+
 def main() -> None:
     """A session is stored at a time, its bars are taken one by one; what forgets nothing would grow with each."""
     root, bars = Path(sys.argv[1]), int(sys.argv[2])
@@ -29,7 +35,7 @@ def main() -> None:
     days = rows.with_columns(day=pl.col("ts").dt.date()).partition_by("day", maintain_order=True)
     for day in days:
         if day["day"][0] <= HISTORY[1]:
-            put(space, day.drop("day"), now=day["ts"].max() + BAR)  # type: ignore[operator]
+            put(space, day.drop("day"), now=ended(day))
     later = [day.drop("day") for day in days if day["day"][0] > HISTORY[1]]
     del rows, days
     bundle = shelve_model(space, symbols=names(later[0]), preset="lstm-small")
@@ -37,7 +43,7 @@ def main() -> None:
     process, seen, start = psutil.Process(), 0, 0.0
     predictor.refresh(later[0]["ts"].min())  # type: ignore[arg-type]
     for day in later:
-        put(space, day, now=day["ts"].max() + BAR)  # type: ignore[operator]
+        put(space, day, now=ended(day))
         for ts in day["ts"].unique().sort():
             predictor.refresh(ts + BAR)
             predictor.forecast(ts + BAR)

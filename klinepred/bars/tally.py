@@ -68,12 +68,15 @@ class Tally:
         )
         runs = edges.filter("opens").select("symbol", first="slot", low="ts")
         runs = runs.hstack(edges.filter("ends").select(last="slot", high="ts"))
-        for (symbol,), part in runs.group_by("symbol", maintain_order=True):
-            here = self._of(str(symbol))
-            here.runs.append(part.select("first", "last").to_numpy())
-            low, high = part["low"][0], part["high"][-1]
+        table, lows, highs = runs.select("first", "last").to_numpy(), runs["low"].to_list(), runs["high"].to_list()
+        at = 0
+        for symbol, size in runs.get_column("symbol").rle().struct.unnest().select("value", "len").iter_rows():
+            here = self._of(symbol)
+            here.runs.append(table[at : at + size])
+            low, high = lows[at], highs[at + size - 1]
             here.first_ts = low if here.first_ts is None else min(here.first_ts, low)
             here.last_ts = high if here.last_ts is None else max(here.last_ts, high)
+            at += size
 
     def add_stored(self, symbol: str, slots: pl.DataFrame) -> None:
         """Stretches of slots (`first`, `last`) that were not asked for since they are stored: they are not missing."""

@@ -53,6 +53,7 @@ class Carried:
         self._names: list[str] = []
         self._newest: dict[str, datetime] = {}
         self._ahead = pl.DataFrame()
+        self._counted = pl.DataFrame()
         self._front = EPOCH
 
     @property
@@ -261,28 +262,22 @@ class Carried:
         self._sequences(data)
 
     def _sequences(self, data: Dataset) -> None:
-        """Let the network read the running sequences."""
-        names = data.rows.get_column("symbol").rle().struct.unnest()
-        ends = np.cumsum(names.get_column("len").to_numpy().astype(np.int64))
-        last_S = dict(zip(names.get_column("value"), ends - 1, strict=True))
-        codes = np.array([self._codes[name] for name in sorted(last_S)], dtype=np.int64)
-        rows_N = np.array([last_S[name] for name in sorted(last_S)], dtype=np.int64)
+        """Let the network read the running sequences; usable rows of a symbol are its last ones."""
+        sizes = data.rows.get_column("symbol").rle().struct.unnest()
+        codes = np.array([self._codes[name] for name in sizes.get_column("value")], dtype=np.int64)
+        counts = sizes.get_column("len").to_numpy().astype(np.int64)
+        last_N = np.cumsum(counts) - 1
         self._usable_S[codes] = True
-        self._kind_S[codes], self._vol_S[codes] = data.kind_N[rows_N], data.vol_N[rows_N]
-        sequences = data.sequences
-        at = {
-            int(start + length - 1): int(start)
-            for start, length in zip(sequences.start_S, sequences.length_S, strict=True)
-        }
+        self._kind_S[codes], self._vol_S[codes] = data.kind_N[last_N], data.vol_N[last_N]
+        ends_S = data.sequences.start_S + data.sequences.length_S - 1
+        starts = dict(zip(ends_S.tolist(), data.sequences.start_S.tolist(), strict=True))
         runs, leads = [], []
-        for code, row in zip(codes, rows_N, strict=True):
-            slot = self._trail.take("slot", self._trail.spots(np.array([code]), self._trail.keep))
-            steps = np.flatnonzero(np.diff(slot) != 1)
-            unbroken = slot.size - 1 - (int(steps[-1]) if steps.size else -1)
-            first = int(ends[np.searchsorted(ends, row)] - names.get_column("len")[int(np.searchsorted(ends, row))])
-            run = min(unbroken, int(row) - first + 1)
-            runs.append(data.x_NF[row - run + 1 : row + 1])
-            leads.append(at.get(int(row), int(row) + 1) - (int(row) - run + 1))
+        for code, last, count in zip(codes, last_N, counts, strict=True):
+            slots = self._trail.take("slot", self._trail.spots(np.array([code]), int(count)))
+            broken_at = np.flatnonzero(np.diff(slots) != 1)
+            first = last - count + 1 + (int(broken_at[-1]) + 1 if broken_at.size else 0)
+            runs.append(data.x_NF[first : last + 1])
+            leads.append(starts.get(int(last), int(last) + 1) - int(first))
         slot_N = self._trail.newest("slot", codes)
         session_N = self._trail.newest("session", codes).astype(np.int64)
         self._pred_S[codes] = self._memory.fill(codes, runs, np.array(leads, dtype=np.int64), slot_N, session_N)

@@ -76,7 +76,7 @@ class Trail:
 
     def counts(self, codes: Ints) -> Ints:
         """[N] bars that are kept."""
-        return self.end[codes] - self.first[codes]
+        return np.asarray(self.end[codes] - self.first[codes])
 
     def spots(self, codes: Ints, bars: int) -> Ints:
         """Places of the last `bars` bars of each, or of as many as there are, by code and time."""
@@ -84,7 +84,7 @@ class Trail:
         start = codes * self.room + self.end[codes] - sizes
         total = int(sizes.sum())
         within = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.repeat(start, sizes) + within
+        return np.asarray(np.repeat(start, sizes) + within)
 
     def since(self, ts: int, *, at_least: int) -> Ints:
         """Places of all symbols' bars from `ts` on, by code and time; found fastest where there are `at_least`."""
@@ -96,8 +96,8 @@ class Trail:
             if done.all():
                 break
             bars *= 2
-        spots = self.spots(codes, bars)
-        return spots[self.take("ts", spots) >= ts]
+        spots: Ints = self.spots(codes, bars)
+        return np.asarray(spots[self.take("ts", spots) >= ts])
 
     def take(self, name: str, spots: Ints) -> np.ndarray:
         """Values at places."""
@@ -125,7 +125,7 @@ class Trail:
         begins[1:] = (session[1:] != session[:-1]) | (code[1:] != code[:-1])
         place = np.zeros(self.end.size, dtype=np.int32)
         place[codes] = self.newest("bar", codes)
-        return spots[begins | (self.take("bar", spots) == place[code])]
+        return np.asarray(spots[begins | (self.take("bar", spots) == place[code])])
 
     def edges(self, codes: Ints, bars: int, *, last: int) -> Ints:
         """Of `spots` those that begin or end a stretch of trading, and the last ones of each symbol."""
@@ -134,4 +134,4 @@ class Trail:
         changes = np.ones(spots.size + 1, dtype=bool)
         changes[1:-1] = (segment[1:] != segment[:-1]) | (code[1:] != code[:-1])
         late = spots % self.room >= self.end[code] - last
-        return spots[changes[:-1] | changes[1:] | late]
+        return np.asarray(spots[changes[:-1] | changes[1:] | late])
