@@ -52,6 +52,7 @@ def asked_bundle(
         model=settings,
         dataset=DatasetSettings(**{"target": "raw", **dataset}),
         feature_set=features.name,
+        recipe=features.recipe,
         fingerprint=features.fingerprint,
         marks=dict(features.marks),
         universe=tuple(sorted(clocks)),

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "grade": ("grade", "Grade the live predictions whose bars have come."),
     "drift": ("drift", "Whether the world has moved since a model was trained."),
     "models": ("models", "List, show and promote trained models."),
+    "serve": ("serve", "Serve the champion over HTTP on 127.0.0.1, by MLflow's model server."),
     "run": ("run", "The whole pipeline: ingest, train, evaluate, predict."),
     "ui": ("ui", "Open the MLflow UI of the workspace on 127.0.0.1."),
     "doctor": ("doctor", "Say what is installed, which device and precision would be used, what is missing."),

@@ -225,12 +225,14 @@ def _usable(frame: pl.DataFrame, features: FeatureSet) -> tuple[np.ndarray, dict
         "symbol",
         bars=pl.int_range(1, pl.len() + 1).over("symbol"),
         # whole sessions before the row's own: one that the history begins amid is not whole
-        sessions=pl.col("session").rle_id().over("symbol").cast(pl.Int32)
-        - (pl.col("bar").first().over("symbol") > 0).cast(pl.Int32),
+        sessions=(
+            pl.col("session").rle_id().over("symbol").cast(pl.Int32)
+            - (pl.col("bar").first().over("symbol") > 0).cast(pl.Int32)
+        ).clip(0),
     )
     enough = (pl.col("bars") >= features.lookback_bars) & (pl.col("sessions") >= features.lookback_sessions)
     mask = counted.select(enough).to_series().to_numpy()
-    last = counted.group_by("symbol", maintain_order=True).agg(pl.col("bars").last(), pl.col("sessions").last().clip(0))
+    last = counted.group_by("symbol", maintain_order=True).agg(pl.col("bars").last(), pl.col("sessions").last())
     short = last.filter(~enough)
     return mask, {str(s): (int(b), int(n)) for s, b, n in short.iter_rows()}
 

@@ -32,14 +32,15 @@ def open_bundle(folder: str) -> ModelBundle:
     mlflow.exceptions.MlflowException
         It is damaged, or of a newer klinepred.
     """
-    with _faults():
+    with faults():
         return load_bundle(folder)
 
 
 def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any]) -> pd.DataFrame:
     """One row a symbol: the columns of `klinepred predict`, stamps as ISO 8601 text, NaN where it has none.
 
-    Symbols that cannot be predicted are named in a warning; if none can, that is an error.
+    Symbols that cannot be predicted are named in a warning and, with the reason, in the frame's `attrs["left_out"]`;
+    if none can, that is an error.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any
         INVALID_PARAMETER_VALUE, with the three parts of klinepred's messages: columns, stamps or values that no bar
         has, a calendar that is not known, too little history.
     """
-    with _faults():
+    with faults():
         bars = bars_of(bundle, pl.from_pandas(frame))
         now = moment(params.get("now"), name="now")
         first, last = moment(params.get("start"), name="start"), moment(params.get("end"), name="end")
@@ -66,7 +67,9 @@ def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any
         done = forecast(bundle, bars, now=now, span=span)
     for symbol, reason in done.failures.items():
         log.warning("no prediction: %s: %s", symbol, reason)
-    return done.rows.with_columns(pl.col(TS).dt.strftime(STAMP)).to_pandas()
+    told = done.rows.with_columns(pl.col(TS).dt.strftime(STAMP)).to_pandas()
+    told.attrs["left_out"] = dict(done.failures)
+    return told
 
 
 def bars_of(bundle: ModelBundle, table: pl.DataFrame) -> Bars:
@@ -150,7 +153,7 @@ def _stamps(ts: pl.Series) -> pl.Series:
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def faults() -> Iterator[None]:
     """klinepred's errors become MLflow's, which its server answers with status 400 and their text."""
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
