@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from klinepred.bars.parts import Part, write_parts
-from klinepred.bars.tables import need_parts, open_table, reason, writing
+from klinepred.bars.tables import open_table, reason, writing
 from klinepred.bars.transaction import commit
 from klinepred.errors import StoreError
 
@@ -63,15 +64,17 @@ def scan(folder: Path, table: Table, *, since: datetime | None = None) -> pl.Laz
     parts = [part for part in parts if since is None or (last := _last(part)) is None or last >= since]
     if not parts:
         return pl.LazyFrame(schema=dict(table.schema))
-    need_parts(folder / table.name, parts, version=number)
     paths = [part.locate(folder / table.name) for part in parts]
+    gone = [path.name for path in paths if not path.is_file()]
+    if gone:
+        raise _damaged(folder / table.name, f"{len(gone)} of {len(paths)} data files of version {number} gone")
     rows = pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(*table.schema)
     return rows if since is None else rows.filter(pl.col("bar_ts") >= pl.lit(since, table.schema["bar_ts"]))
 
 
 def version(folder: Path, table: Table) -> int:
     """The newest version of `table`; -1 = there is none yet."""
-    found = open_table(folder / table.name)
+    found = _open(folder, table)
     return -1 if found is None else found.version()
 
 
@@ -130,18 +133,13 @@ def _commit(
 
 def _live(folder: Path, table: Table) -> tuple[int, list[Part]]:
     """The newest version and its data files; -1 and none where there is no table."""
-    found = open_table(folder / table.name)
+    found = _open(folder, table)
     if found is None:
         return -1, []
     try:
         actions = pl.DataFrame(found.get_add_actions(flatten=True))
     except (DeltaError, OSError) as error:
-        raise StoreError(
-            f"ledger {folder / table.name}",
-            expected="a Delta table",
-            got=reason(error),
-            do="put it back from a backup, or move the folder away to begin a new ledger",
-        ) from error
+        raise _damaged(folder / table.name, reason(error)) from error
     parts = []
     for row in actions.iter_rows(named=True):
         edges = {
@@ -152,6 +150,22 @@ def _live(folder: Path, table: Table) -> tuple[int, list[Part]]:
         stats = json.dumps({"numRecords": row["num_records"] or 0, **edges})
         parts.append(Part(row["path"], None, row["size_bytes"], row["num_records"] or 0, stats))
     return found.version(), sorted(parts, key=lambda part: part.path)
+
+
+def _open(folder: Path, table: Table) -> DeltaTable | None:
+    try:
+        return open_table(folder / table.name)
+    except StoreError as error:
+        raise _damaged(folder / table.name, error.got) from error
+
+
+def _damaged(home: Path, got: str) -> StoreError:
+    return StoreError(
+        f"ledger {home}",
+        expected="a Delta table with all its files",
+        got=got,
+        do=f"put it back from a backup, or move {home.parent} away: the next prediction begins a new ledger",
+    )
 
 
 def _last(part: Part) -> datetime | None:

@@ -99,6 +99,20 @@ def test_another_writer_is_waited_for_and_named(tmp_path: Path, monkeypatch: pyt
         record(space, ROW, store_version=1, now=NOW)
 
 
+def test_a_damaged_ledger_is_told_with_a_way_out(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    record(space, ROW, store_version=1, now=NOW)
+    home = ledger_folder(space) / "predictions"
+    (data,) = home.glob("*.parquet")
+    data.rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="1 of 1 data files of version 0 gone") as raised:
+        record(space, ROW, store_version=1, now=NOW)
+    assert "the next prediction begins a new ledger" in str(raised.value)
+    (home / "_delta_log" / f"{0:020}.json").write_text("{")
+    with pytest.raises(StoreError, match="a Delta table with all its files"):
+        record(space, ROW, store_version=1, now=NOW)
+
+
 WRITER = """
 import sys
 from klinepred.live.ledger import record
