@@ -22,6 +22,8 @@ from klinepred.errors import StoreError
 
 FOLD_FILES: Final = 64
 """So many small files are folded into one: a ledger that is followed gets a file with every bar."""
+FOLD_EVERY: Final = 16
+"""Appends from one look at the number of files to the next: opening the table is most of what an append costs."""
 FOLD_ROWS: Final = 50_000
 """A file of more rows is not small."""
 KEEP_S: Final = 86_400.0
@@ -88,7 +90,9 @@ def append(folder: Path, table: Table, rows: pl.DataFrame) -> None:
     """
     with writing(folder, table.name, rows.height) as made:
         made.extend(_write(folder / table.name, rows.select(table.schema.keys())))
-        _commit(folder, table, add=made, note={"operation": "append"})
+        number = _commit(folder, table, add=made, note={"operation": "append"})
+    if number % FOLD_EVERY:
+        return
     try:
         _fold(folder, table)
     except (StoreError, DeltaError, OSError, pl.exceptions.PolarsError):  # the rows are in; the next append tries again
@@ -125,10 +129,10 @@ def _write(home: Path, rows: pl.DataFrame) -> list[Part]:
 
 def _commit(
     folder: Path, table: Table, *, add: list[Part], remove: list[Part] | None = None, note: Mapping[str, str]
-) -> None:
+) -> int:
     kinds = {column: _DELTA[dtype.base_type()] for column, dtype in table.schema.items()}
     about = {f"klinepred.{key}": text for key, text in note.items()}
-    commit(folder / table.name, schema=kinds, add=add, remove=remove or (), note=about, changes=not remove)
+    return commit(folder / table.name, schema=kinds, add=add, remove=remove or (), note=about, changes=not remove)
 
 
 def _live(folder: Path, table: Table) -> tuple[int, list[Part]]:

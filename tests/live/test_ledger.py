@@ -79,6 +79,7 @@ def test_any_symbol_and_model_name_comes_back_as_it_was(tmp_path: Path, symbol: 
 
 def test_many_small_files_become_one_and_no_row_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "FOLD_FILES", 4)
+    monkeypatch.setattr(table, "FOLD_EVERY", 2)
     space = Workspace(tmp_path)
     for minute in range(0, 55, 5):
         row = predicted("A", f"2026-06-10T14:{minute:02}", f"2026-06-10T15:{minute:02}", float(minute))
