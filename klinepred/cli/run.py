@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,11 +21,23 @@ from klinepred.cli.options import (
 )
 from klinepred.cli.output import table
 from klinepred.cli.train import overrides_of
+from klinepred.errors import UsageError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from klinepred.paths import Workspace
+    from klinepred.settings import Pipeline
 
 STEPS = ("ingest", "train", "evaluate", "predict")
+CODES: Final = {"promoted": 0, "nothing new": 10, "not drifted": 11, "kept": 12, "failed": 1, "busy": 4}
+"""Exit codes of a scheduled round with --exit-code; without it, 0 for the first four."""
 
 
-@click.command(epilog="Example: klinepred run -p demo -w demo-workspace", short_help="The whole pipeline.")
+@click.command(
+    epilog="Example: klinepred run -p demo -w demo-workspace   (every night: klinepred run --if-drifted -q)",
+    short_help="The whole pipeline.",
+)
 @pipeline_option
 @set_option
 @click.option(
@@ -34,6 +47,13 @@ STEPS = ("ingest", "train", "evaluate", "predict")
 @click.option("--epochs", type=click.IntRange(min=1), help="Epochs (default: the pipeline's).")
 @allow_leaks_option
 @click.option("--skip", multiple=True, type=click.Choice(STEPS), help="Leave a step out; may be repeated.")
+@click.option(
+    "--scheduled", is_flag=True, help="A round for cron: train only on new bars, promote only what is better."
+)
+@click.option("--if-drifted", is_flag=True, help="As --scheduled, and train only if the champion has drifted.")
+@click.option(
+    "--exit-code", "telling", is_flag=True, help="With these two: 10 nothing new, 11 not drifted, 12 champion kept."
+)
 @now_option
 @common
 def command(
@@ -44,6 +64,9 @@ def command(
     epochs: int | None,
     allow_leaks: bool,
     skip: tuple[str, ...],
+    scheduled: bool,
+    if_drifted: bool,
+    telling: bool,
     now: str | None,
     workspace: Path,
     quiet: bool,
@@ -53,6 +76,11 @@ def command(
 
     Ends with the predictions, the verdict on the test part and the command that opens the MLflow UI. Exit code 3: some
     symbols failed in ingest or in prediction, each named.
+
+    With --scheduled or --if-drifted it is a round of another kind: it takes new bars in, trains a candidate from the
+    champion's weights, grades it, and promotes it if it beats the champion on bars that neither has learned from. One
+    line on stdout says what happened. Exit code 0: the round is over; 1: a step failed; 3: some symbols failed in
+    ingest; 4: another round of the pipeline is at work, nothing was done.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     flags = overrides_of(amp=amp, precision=None, epochs=epochs)
@@ -60,6 +88,16 @@ def command(
         flags = (*flags, f'data.source="{source}"')
     run = read_pipeline(pipeline, (*overrides, *flags), space)
     clock = parse_ts(now, option="--now")
+    if scheduled or if_drifted:
+        _refuse(skip, allow_leaks=allow_leaks)
+        return _round(run, space, if_drifted=if_drifted, take_in=not skip, now=clock, quiet=quiet, telling=telling)
+    if telling:
+        raise UsageError(
+            "--exit-code",
+            expected="--scheduled or --if-drifted beside it",
+            got="neither",
+            do="leave it out, or add one",
+        )
     code = 0
 
     def say(text: str) -> None:
@@ -127,3 +165,43 @@ def command(
         click.echo(f"\nverdict: {sentence}")
     click.echo(f"\nlook at the run: klinepred ui -w {shlex.quote(str(workspace))}")
     return code
+
+
+def _refuse(skip: tuple[str, ...], *, allow_leaks: bool) -> None:
+    """What a scheduled round cannot be combined with."""
+    wrong = [f"--skip {step}" for step in skip if step != "ingest"] + ["--allow-leaks"] * allow_leaks
+    if wrong:
+        raise UsageError(
+            "a scheduled round",
+            expected="no other steps left out than ingest, and no leaks allowed",
+            got=", ".join(wrong),
+            do="leave these out, or run the pipeline without --scheduled and --if-drifted",
+        )
+
+
+def _round(
+    run: Pipeline,
+    space: Workspace,
+    *,
+    if_drifted: bool,
+    take_in: bool,
+    now: datetime | None,
+    quiet: bool,
+    telling: bool,
+) -> int:
+    """A scheduled round, its one line, its exit code."""
+    from klinepred.cli.progress import TrainingBar
+    from klinepred.pipeline import run_round
+    from klinepred.training.signals import TrainingStopped
+
+    try:
+        ended = run_round(
+            run, space, if_drifted=if_drifted, take_in=take_in, now=now, progress=TrainingBar(quiet=quiet)
+        )
+    except TrainingStopped:
+        click.echo("stopped: at train; the next round goes on from the checkpoint")
+        raise
+    click.echo(ended.line)
+    if ended.partly and ended.word not in ("failed", "busy"):
+        return 3
+    return CODES[ended.word] if telling or ended.word in ("failed", "busy") else 0

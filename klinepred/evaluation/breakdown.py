@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -14,10 +16,10 @@ from klinepred.metrics import group_ic
 from klinepred.schema import BAR_US
 
 
-def by_session(sample: Sample, money: tuple[Money, Money]) -> pl.DataFrame:
-    """One row per session: `session` (text), as `_by`, and the profits of the positions entered at the close and one
-    bar late, `gross_bps` … (Float64, basis points of the capital, summed over the session)."""
-    first, second = money
+def by_session(sample: Sample, money: Sequence[Money]) -> pl.DataFrame:
+    """One row per session: `session` (text), as `_by`, and the profits of the positions entered as early as can be had
+    and one bar late, `gross_bps` … (Float64, basis points of the capital, summed over the session)."""
+    first, second = money[1], money[-1]
     return _by(sample, "session", sample.session_M, sample.sessions).with_columns(
         gross_bps=pl.Series(first.gross_S * 1e4),
         net_bps=pl.Series(first.net_S * 1e4),

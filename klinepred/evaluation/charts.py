@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from klinepred.evaluation.importance import Importance
+from klinepred.evaluation.money import LATE
 from klinepred.evaluation.result import Evaluation
 
 Series = Sequence[tuple[int, float]]
@@ -64,12 +65,11 @@ def _profit(evaluation: Evaluation) -> dict[str, Any]:
     frame = evaluation.sessions
     days = frame["session"].to_list()
     cost = f"{evaluation.settings.cost_bps:g} bps a side"
-    lines = (
-        ("gross_bps", "at the close, before cost", BLUE, "solid"),
-        ("net_bps", f"at the close, after {cost}", BLUE, "dot"),
-        ("late_gross_bps", "one bar late, before cost", ORANGE, "solid"),
-        ("late_net_bps", f"one bar late, after {cost}", ORANGE, "dot"),
-    )
+    early = evaluation.tradable.entry
+    lines = [("gross_bps", f"{early}, before cost", BLUE, "solid"), ("net_bps", f"{early}, after {cost}", BLUE, "dot")]
+    if early != LATE:
+        lines.append(("late_gross_bps", f"{LATE}, before cost", ORANGE, "solid"))
+        lines.append(("late_net_bps", f"{LATE}, after {cost}", ORANGE, "dot"))
     traces = [_line(title, days, _sum(frame[name]), colour, dash) for name, title, colour, dash in lines]
     return _figure("Cumulated profit, within-session steps", traces, y="basis points of capital")
 

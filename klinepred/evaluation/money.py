@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from klinepred.evaluation.significance import deflated_sharpe
 from klinepred.metrics import group_ranks
 from klinepred.schema import BAR_US
 
-ENTRIES: Final = ("at the close", "one bar late")
+CLOSE, OPEN, LATE = ENTRIES = ("at the close", "at the next open", "one bar late")
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Money:
     entry
         `at the close`: held from the close of bar t, the very price that ends the forecast's input, to the close of
         t+h. A real order is filled at the open of t+1 or later, so this flatters, most of all where closes jump
-        between bid and ask. `one bar late`: the same position over the step after, from the close of t+1 to that of
-        t+1+h; certainly possible. The truth of an order at the next bar's open lies between.
+        between bid and ask. `at the next open`: from the open of t+1 to the close of t+h, and, where the next bar has
+        a forecast too, on to its open, at which the position is changed (h = 1). `one bar late`: the same position
+        over the step after, from the close of t+1 to that of t+1+h; certainly possible.
     trades
         Positions of one symbol over one step.
     gross_bps
@@ -68,8 +69,9 @@ class Money:
         return table
 
 
-def weigh_money(sample: Sample, *, cost_bps: float, looks: int = 1) -> tuple[Money, Money]:
-    """Trade the forecasts within sessions, entered at the close and entered one bar late.
+def weigh_money(sample: Sample, *, cost_bps: float, looks: int = 1) -> tuple[Money, ...]:
+    """Trade the forecasts within sessions, entered at the close, at the next open where opens are known, and one bar
+    late. The second is the earliest that can be had.
 
     Steps across a break are left out: their return is mostly the jump before the next open, which an order at that
     open does not get. At every bar capital 1 is spread: for a relative target long the top third of the forecasts and
@@ -79,6 +81,8 @@ def weigh_money(sample: Sample, *, cost_bps: float, looks: int = 1) -> tuple[Mon
     sizes are reset every bar at no cost; cost is proportional, without impact.
     """
     keep_M = (sample.kind_M == WITHIN) & np.isfinite(sample.return_M)
+    if sample.gap_M is not None:
+        keep_M &= np.isfinite(sample.gap_M)
     pred_R, bar_R = sample.pred_M[keep_M], sample.bar_M[keep_M]
     symbol_R, ts_R = sample.symbol_M[keep_M], sample.ts_M[keep_M]
     weight_R = _thirds(pred_R, bar_R) if sample.relative else _signs(pred_R, bar_R)
@@ -86,13 +90,23 @@ def weigh_money(sample: Sample, *, cost_bps: float, looks: int = 1) -> tuple[Mon
     follows_R[1:] = (symbol_R[1:] == symbol_R[:-1]) & (ts_R[1:] - ts_R[:-1] == BAR_US)
     late_R = np.zeros_like(weight_R)
     late_R[1:] = np.where(follows_R[1:], weight_R[:-1], 0.0)
-    simple_R = np.expm1(sample.return_M[keep_M])
+    log_R = sample.return_M[keep_M]
     session_R, sessions = sample.session_M[keep_M], len(sample.sessions)
-    first, second = (
-        _account(entry, held_R, simple_R, follows_R, session_R, sessions, sample.horizon, cost_bps, looks)
-        for entry, held_R in zip(ENTRIES, (weight_R, late_R), strict=True)
+    ways = [(CLOSE, weight_R, log_R), (LATE, late_R, log_R)]
+    if sample.gap_M is not None:
+        ways.insert(1, (OPEN, weight_R, _from_open(log_R, sample.gap_M[keep_M], follows_R, horizon=sample.horizon)))
+    return tuple(
+        _account(entry, held_R, np.expm1(made_R), follows_R, session_R, sessions, sample.horizon, cost_bps, looks)
+        for entry, held_R, made_R in ways
     )
-    return first, second
+
+
+def _from_open(log_R: np.ndarray, gap_R: np.ndarray, follows_R: np.ndarray, *, horizon: int) -> np.ndarray:
+    """Log returns from the next open; over one bar to the open at which the next forecast is acted on, if one is."""
+    made_R: np.ndarray = log_R - gap_R
+    if horizon == 1 and log_R.size:
+        made_R[:-1] += np.where(follows_R[1:], gap_R[1:], 0.0)
+    return made_R
 
 
 def _thirds(pred_R: np.ndarray, bar_R: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from klinepred.evaluation.importance import Importance
+from klinepred.evaluation.money import LATE
 from klinepred.evaluation.result import Evaluation
 from klinepred.paths import write_atomic
 
@@ -37,12 +38,12 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> Path | None:
     top.axhline(evaluation.ic.value, color="#2463a8", label=f"all: {evaluation.ic.value:.4f} ± {evaluation.ic.se:.4f}")
     top.set(title=f"{evaluation.verdict}: IC by session, {evaluation.target} return", ylabel="IC")
     cost = f"{evaluation.settings.cost_bps:g} bps a side"
-    for name, label, style in (
-        ("gross_bps", "at the close, before cost", "C0-"),
-        ("net_bps", f"at the close, after {cost}", "C0:"),
-        ("late_gross_bps", "one bar late, before cost", "C1-"),
-        ("late_net_bps", f"one bar late, after {cost}", "C1:"),
-    ):
+    early = evaluation.tradable.entry
+    lines = [("gross_bps", f"{early}, before cost", "C0-"), ("net_bps", f"{early}, after {cost}", "C0:")]
+    if early != LATE:
+        lines.append(("late_gross_bps", f"{LATE}, before cost", "C1-"))
+        lines.append(("late_net_bps", f"{LATE}, after {cost}", "C1:"))
+    for name, label, style in lines:
         bottom.plot(days, frame[name].cum_sum().to_numpy(), style, label=label)
     step = max(1, frame.height // 8)
     bottom.set_xticks(days[::step], frame["session"].to_list()[::step], rotation=20)

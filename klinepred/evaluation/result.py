@@ -74,7 +74,7 @@ class Evaluation:
     intervals
         The 80 % interval and P(up) by kind of step.
     money
-        Entered at the close, entered one bar late.
+        Entered at the close, at the next open where opens are known, one bar late.
     sessions, symbols, months, times
         Breakdowns (`klinepred.evaluation.breakdown`).
     looks
@@ -95,7 +95,7 @@ class Evaluation:
     rows: int
     span: tuple[str, str] | None
     intervals: tuple[IntervalScore, ...]
-    money: tuple[Money, Money]
+    money: tuple[Money, ...]
     sessions: pl.DataFrame
     symbols: pl.DataFrame
     months: pl.DataFrame
@@ -105,6 +105,11 @@ class Evaluation:
     warnings: tuple[str, ...]
     settings: EvaluateSettings
     model_name: str = ""
+
+    @property
+    def tradable(self) -> Money:
+        """Entered as early as can be had: at the next open; one bar late where opens are not known."""
+        return self.money[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not defined is None."""
@@ -147,7 +152,7 @@ class Evaluation:
         table: dict[str, float] = {"test_rows": float(self.rows), "test_sessions": float(self.ic.sessions)}
         for graded in (self.model, *self.baselines.values()):
             prefix = "test" if graded is self.model else f"test_{graded.name.replace(' ', '_')}"
-            for name in ("mse", "r2", "ic", "ic_se", "rank_ic", "cs_rank_ic", "hit_rate"):
+            for name in ("mse", "r2", "ic", "ic_se", "ic_hac", "rank_ic", "cs_ic", "cs_rank_ic", "hit_rate"):
                 if graded.head is not None:
                     table[f"{prefix}_{name}"] = float(getattr(graded.head, name))
         table["test_ic_p"], table["test_ic_detectable"] = self.ic.p_above(), self.ic.detectable_after(self.looks)
@@ -155,7 +160,8 @@ class Evaluation:
         for score in self.intervals[:1]:
             table["test_coverage80"], table["test_crps"] = score.coverage, score.crps
             table["test_crps_without_forecast"] = score.crps_base
-        for way, prefix in zip(self.money, ("test", "test_late"), strict=True):
+        ways = ((self.tradable, "test"), (self.money[0], "test_at_close"), (self.money[-1], "test_late"))
+        for way, prefix in ways:
             for name in ("gross_bps", "net_bps", "break_even_bps", "turnover", "sharpe", "deflated_sharpe"):
                 table[f"{prefix}_{name}"] = float(getattr(way, name))
         return {name: value for name, value in table.items() if math.isfinite(value)}

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from klinepred.errors import ModelError
+from klinepred.schema import BAR
 
 if TYPE_CHECKING:
     from klinepred.dataset.make import Dataset
@@ -45,6 +46,9 @@ class Sample:
         Whether `y_M` is relative, so not the same as `raw_M`.
     horizon
         Bars from t to t+h.
+    gap_M
+        Log return from the close of t to the open of the next bar, NaN where none follows within the session; None =
+        no opens are known.
     """
 
     pred_M: np.ndarray
@@ -62,6 +66,7 @@ class Sample:
     months: tuple[str, ...]
     relative: bool
     horizon: int
+    gap_M: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -89,8 +94,13 @@ class Sample:
         return replace(self, pred_M=pred_M)
 
 
-def take_sample(data: Dataset, pred_N: np.ndarray, *, mask_N: np.ndarray) -> Sample:
+def take_sample(data: Dataset, pred_N: np.ndarray, *, mask_N: np.ndarray, opens: pl.DataFrame | None = None) -> Sample:
     """Cut the rows of `mask_N` out of the dataset, beside their forecasts.
+
+    Parameters
+    ----------
+    opens
+        symbol, ts and open of the bars; a dataset has closes alone.
 
     Raises
     ------
@@ -129,7 +139,17 @@ def take_sample(data: Dataset, pred_N: np.ndarray, *, mask_N: np.ndarray) -> Sam
         months=months,
         relative=data.settings.target == "relative",
         horizon=data.settings.horizon,
+        gap_M=None if opens is None else _gaps(rows, opens),
     )
+
+
+def _gaps(rows: pl.DataFrame, opens: pl.DataFrame) -> np.ndarray:
+    nearest = opens.select("symbol", pl.col("ts") - BAR, following="open")
+    pairs = rows.select("symbol", "ts", "close").join(nearest, on=["symbol", "ts"], how="left", maintain_order="left")
+    gap_M: np.ndarray = (
+        pairs.select((pl.col("following") / pl.col("close")).log().cast(pl.Float64)).to_series().to_numpy()
+    )
+    return gap_M
 
 
 def _codes(column: pl.Series) -> tuple[np.ndarray, tuple[str, ...]]:

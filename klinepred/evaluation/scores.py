@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from klinepred.evaluation.hac import correlation_influence, hac_error, ratio_influence
 from klinepred.evaluation.sample import STEPS, Sample
 from klinepred.evaluation.significance import (
     UNDEFINED,
@@ -38,10 +39,13 @@ class Score:
         Against outcomes in units of trailing volatility, unclipped and clipped at 6; R2 is against forecasting zero.
     rank_ic
         Spearman over all rows pooled.
-    cs_rank_ic, bars
-        Mean over the bars with at least five symbols of the Spearman correlation across symbols; how many bars.
-    ic_se, rank_ic_se, cs_rank_ic_se, ic_p
+    cs_ic, cs_rank_ic, bars
+        Mean over the bars with at least five symbols of the correlation across symbols, Pearson's and Spearman's; how
+        many bars.
+    *_se, ic_p
         Standard errors by drawing whole sessions; one-sided p-value of "the IC is not above zero".
+    *_hac
+        Standard errors robust to autocorrelation over bars (`klinepred.evaluation.hac`).
     hit_rate, hit_base, zero_returns
         Right signs among the outcomes other than zero; the share of the more frequent sign; outcomes of exactly zero.
     """
@@ -60,12 +64,24 @@ class Score:
     ic_clipped: float
     rank_ic: float
     rank_ic_se: float
+    cs_ic: float
+    cs_ic_se: float
     cs_rank_ic: float
     cs_rank_ic_se: float
     bars: int
     hit_rate: float
     hit_base: float
     zero_returns: int
+    mse_se: float
+    r2_se: float
+    hit_rate_se: float
+    mse_hac: float
+    r2_hac: float
+    ic_hac: float
+    rank_ic_hac: float
+    cs_ic_hac: float
+    cs_rank_ic_hac: float
+    hit_rate_hac: float
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; NaN stays NaN."""
@@ -144,6 +160,7 @@ class _Grader:
         mask_M = sample.of(steps)
         self.steps, self.draws_BS, self.all = steps, draws_BS, draws_BS.shape[1]
         self.session_M = sample.session_M[mask_M]
+        self.horizon = sample.horizon
         self.present = int(np.unique(self.session_M).size)
         first_G, self.bar_M = np.unique(sample.bar_M[mask_M], return_index=True, return_inverse=True)[1:]
         self.session_G = self.session_M[first_G]  # a bar lies in one session
@@ -162,7 +179,11 @@ class _Grader:
         hits = hit_rate(pred_M, y_M)
         pooled, repeats_B = self._correlated(pred_M, y_M)
         ranked, rank_repeats_B = self._correlated(rank_M, self.rank[target])
-        across, bars = self._across(bar_rank_M, self.bar_rank[target])
+        level, _, level_hac = self._across(pred_M, y_M)
+        across, bars, across_hac = self._across(bar_rank_M, self.bar_rank[target])
+        miss_M, square_M = (pred_M - y_M) ** 2, y_M**2
+        moved_M = (y_M != 0.0).astype(np.float64)
+        right_M = 0.5 * (1.0 + np.sign(pred_M) * np.sign(y_M)) * moved_M
         score = Score(
             target=target,
             steps=self.steps,
@@ -172,18 +193,30 @@ class _Grader:
             r2=r2_against_zero(pred_M, y_M),
             ic=pooled.value,
             ic_se=pooled.se,
+            ic_hac=self._hac(correlation_influence(pred_M, y_M)),
             ic_p=pooled.p_above(),
             mse_clipped=mse(pred_M, clipped_M),
             r2_clipped=r2_against_zero(pred_M, clipped_M),
             ic_clipped=ic(pred_M, clipped_M),
             rank_ic=ranked.value,
             rank_ic_se=ranked.se,
+            rank_ic_hac=self._hac(correlation_influence(rank_M, self.rank[target])),
+            cs_ic=level.value,
+            cs_ic_se=level.se,
+            cs_ic_hac=level_hac,
             cs_rank_ic=across.value,
             cs_rank_ic_se=across.se,
+            cs_rank_ic_hac=across_hac,
             bars=bars,
             hit_rate=hits.rate,
             hit_base=hits.base,
             zero_returns=hits.zeros,
+            mse_se=self._ratio(miss_M, np.ones(miss_M.size)),
+            mse_hac=self._hac(ratio_influence(miss_M, np.ones(miss_M.size))),
+            r2_se=self._ratio(miss_M, square_M),
+            r2_hac=self._hac(ratio_influence(miss_M, square_M)),
+            hit_rate_se=self._ratio(right_M, moved_M),
+            hit_rate_hac=self._hac(ratio_influence(right_M, moved_M)),
         )
         return score, pooled, repeats_B, rank_repeats_B
 
@@ -192,11 +225,26 @@ class _Grader:
         repeats_B = correlation_repeats(sums_S6, self.draws_BS)
         return estimate(ic(a_M, b_M), repeats_B, sessions=self.present), repeats_B
 
-    def _across(self, a_M: np.ndarray, b_M: np.ndarray) -> tuple[Estimate, int]:
+    def _hac(self, influence_M: np.ndarray) -> float:
+        return hac_error(influence_M, self.bar_M, horizon=self.horizon)
+
+    def _ratio(self, top_M: np.ndarray, bottom_M: np.ndarray) -> float:
+        """Standard error of the ratio of two sums, by drawing whole sessions."""
+        top_S, bottom_S = (
+            np.bincount(self.session_M, weights=each_M, minlength=self.all) for each_M in (top_M, bottom_M)
+        )
+        total = float(bottom_S.sum())
+        value = float(top_S.sum()) / total if total > 0.0 else float("nan")
+        return estimate(value, ratio_repeats(top_S, bottom_S, self.draws_BS), sessions=self.present).se
+
+    def _across(self, a_M: np.ndarray, b_M: np.ndarray) -> tuple[Estimate, int, float]:
+        """Mean over bars of the correlation across symbols, how many bars, and its error over bars."""
         ic_G = group_correlation(a_M, b_M, self.bar_M, groups=self.session_G.size)
         known_G = np.isfinite(ic_G)
         total_S = np.bincount(self.session_G[known_G], weights=ic_G[known_G], minlength=self.all)
         count_S = np.bincount(self.session_G[known_G], minlength=self.all).astype(np.float64)
         repeats_B = ratio_repeats(total_S, count_S, self.draws_BS)
         mean = float(ic_G[known_G].mean()) if known_G.any() else float("nan")
-        return estimate(mean, repeats_B, sessions=int((count_S > 0).sum())), int(known_G.sum())
+        known_bars = np.flatnonzero(known_G)
+        error = hac_error(ic_G[known_G] - mean, known_bars, horizon=self.horizon) if known_G.any() else float("nan")
+        return estimate(mean, repeats_B, sessions=int((count_S > 0).sum())), int(known_G.sum()), error

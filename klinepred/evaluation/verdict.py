@@ -50,6 +50,7 @@ def evaluate(
     settings: EvaluateSettings = DEFAULTS,
     simulated: Collection[str] | None = None,
     looks: int = 1,
+    opens: pl.DataFrame | None = None,
 ) -> Evaluation:
     """Grade the model and the baselines on the test part, once, and say what that is worth.
 
@@ -63,13 +64,15 @@ def evaluate(
         its bars from there, else none.
     looks
         Models tried on the same test sessions, this one included: the level of the verdict is deflated by them.
+    opens
+        symbol, ts and open of the bars of the test part; without it no profit is computed of entering at the open.
 
     Raises
     ------
     ModelError
         The dataset is not of the kind the model was trained on, or a forecast is not finite.
     """
-    sample = sample_of(bundle, data)
+    sample = sample_of(bundle, data, opens=opens)
     train_N, test_N = data.mask("train"), data.mask("test")
     last_return, lags = feature_columns(data.features)
     baselines = fit_baselines(
@@ -104,12 +107,12 @@ def evaluate(
     )
 
 
-def sample_of(bundle: ModelBundle, data: Dataset) -> Sample:
-    """The test part beside the model's forecasts of it. Errors as `evaluate`."""
+def sample_of(bundle: ModelBundle, data: Dataset, *, opens: pl.DataFrame | None = None) -> Sample:
+    """The test part beside the model's forecasts of it. Parameters and errors as `evaluate`."""
     _fits(bundle, data)
     test_N = data.mask("test")
     pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(test_N))
-    return take_sample(data, pred_N, mask_N=test_N)
+    return take_sample(data, pred_N, mask_N=test_N, opens=opens)
 
 
 def failed_checks(bundle: ModelBundle) -> str:
@@ -192,7 +195,7 @@ def _graded(name: str, scored: Mapping[str, Scored], *, settings: Mapping[str, A
 
 
 def _sentence(
-    verdict: Verdict, reason: str, rivals: Mapping[str, Graded], money: tuple[Money, Money], *, constant: bool
+    verdict: Verdict, reason: str, rivals: Mapping[str, Graded], money: Sequence[Money], *, constant: bool
 ) -> str:
     """The verdict's reason, then whether the model beats its rivals and whether the profit survives the cost."""
     if constant:
@@ -201,11 +204,12 @@ def _sentence(
     known = [rivals[name] for name in RIVALS if name in rivals and math.isfinite(rivals[name].lead.se)]
     if known:
         parts.append("; ".join(_against(graded) for graded in known))
-    first, late = money
+    first, late = money[1], money[-1]
     if math.isfinite(first.break_even_bps):
         side = "above" if first.break_even_bps > first.cost_bps else "not above"
+        also = f"; one bar late {late.break_even_bps:.2f}" if late is not first else ""
         parts.append(
-            f"the break-even cost of {first.break_even_bps:.2f} bps a side (one bar late {late.break_even_bps:.2f})"
+            f"the break-even cost of {first.break_even_bps:.2f} bps a side (entered {first.entry}{also})"
             f" is {side} the configured {first.cost_bps:g}"
         )
     return f"{verdict}: {'; '.join(parts)}."

@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from filelock import FileLock, Timeout
+
 from klinepred.errors import ModelError
 from klinepred.model.bundle import read_table
 from klinepred.model.shelf import CHAMPION, champions
 from klinepred.paths import Workspace, write_atomic
 
+LOCK_S: Final = 60.0
+"""How long to wait for another promotion in the same workspace, seconds."""
 VERDICT: Final = "verdict.json"
 """What `klinepred evaluate` leaves beside a bundle."""
 RANK: Final = {"EDGE": 3, "NO EDGE": 2, "NOT ENOUGH DATA": 1, "SUSPICIOUSLY GOOD": 0}
@@ -66,36 +70,34 @@ def promote(space: Workspace, folder: Path, *, force: bool = False, now: datetim
         )
     table = read_table(folder)
     pipeline = str(table.get("pipeline", {}).get("name", ""))
-    best = champions(space)
-    before = best.get(pipeline)
-    verdict = read_verdict(folder)
-    against = _against(
-        table, verdict, None if before in (None, folder.name) else read_verdict(space.trained / str(before))
-    )
-    if against and not force:
-        raise ModelError(
-            f"promotion of {folder.name}",
-            expected="a passed leak certificate and a verdict no worse than the champion's",
-            got="; ".join(against),
-            do=f"run klinepred evaluate {folder.name}, or promote it all the same with --force",
-        )
     stamp = (now or datetime.now(UTC)).isoformat(timespec="seconds").replace("+00:00", "Z")
-    record = {
-        "model": folder.name,
-        "pipelines": {**best, pipeline: folder.name},
-        "promoted": stamp,
-        "before": before,
-        "overruled": against,
-    }
     try:
-        write_atomic(space.trained / CHAMPION, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-    except OSError as error:
+        with FileLock(space.trained / f".{CHAMPION}.lock", timeout=LOCK_S):  # another pipeline's promotion may be at it
+            best = champions(space)
+            before = best.get(pipeline)
+            found = stands_against(folder, None if before in (None, folder.name) else space.trained / str(before))
+            if found and not force:
+                raise ModelError(
+                    f"promotion of {folder.name}",
+                    expected="a passed leak certificate and a verdict no worse than the champion's",
+                    got="; ".join(found),
+                    do=f"run klinepred evaluate {folder.name}, or promote it all the same with --force",
+                )
+            record = {
+                "model": folder.name,
+                "pipelines": {**best, pipeline: folder.name},
+                "promoted": stamp,
+                "before": before,
+                "overruled": found,
+            }
+            write_atomic(space.trained / CHAMPION, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+    except (OSError, Timeout) as error:
         raise ModelError(
             f"{space.trained / CHAMPION}", expected="a file that can be written", got=str(error), do="mend permissions"
         ) from error
-    word = str((verdict or {}).get("verdict", "none"))
+    word = str((read_verdict(folder) or {}).get("verdict", "none"))
     run_id = str(table.get("provenance", {}).get("run_id") or "")
-    return Promotion(folder.name, pipeline, word, before, tuple(against), run_id)
+    return Promotion(folder.name, pipeline, word, before, tuple(found), run_id)
 
 
 def read_verdict(folder: Path) -> dict[str, Any] | None:
@@ -105,6 +107,17 @@ def read_verdict(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return table if isinstance(table, dict) and table.get("verdict") in RANK else None
+
+
+def stands_against(folder: Path, rival: Path | None) -> list[str]:
+    """What stands against promoting a model, in words; `rival` is the champion, None = there is none.
+
+    Raises
+    ------
+    ModelError
+        The model cannot be read.
+    """
+    return _against(read_table(folder), read_verdict(folder), None if rival is None else read_verdict(rival))
 
 
 def _against(table: dict[str, Any], verdict: dict[str, Any] | None, rival: dict[str, Any] | None) -> list[str]:

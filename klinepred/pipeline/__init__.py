@@ -10,11 +10,14 @@ from klinepred.pipeline.learn import (
     train_model,
     try_precisions,
 )
+from klinepred.pipeline.rounds import Round
+from klinepred.pipeline.scheduled import run_round
 from klinepred.pipeline.symbols import choose_symbols
 from klinepred.pipeline.walk import train_folds
 
 __all__ = [
     "GradedModel",
+    "Round",
     "Trained",
     "audit_model",
     "audit_pipeline",
@@ -27,6 +30,7 @@ __all__ = [
     "evaluate_model",
     "predict_bars",
     "resumed_pipeline",
+    "run_round",
     "train_folds",
     "train_model",
     "try_precisions",

@@ -13,9 +13,13 @@ from klinepred.errors import StoreError
 from klinepred.paths import Workspace, write_atomic
 from klinepred.pipeline.data import dataset_of
 from klinepred.pipeline.symbols import choose_symbols
+from klinepred.schema import BAR, TS
 from klinepred.settings import EvaluateSettings, Pipeline
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from klinepred.dataset.make import Dataset
     from klinepred.evaluation.comparison import Comparison
     from klinepred.evaluation.importance import Importance
     from klinepred.evaluation.result import Evaluation
@@ -56,7 +60,14 @@ def evaluate_model(
     _mind_leaks(bundle)
     data = dataset_of(bundle, space, now=now)
     looks = count_looks(space, bundle.run_id, test_after=bundle.split.calibration_end.isoformat())
-    evaluation = evaluate(bundle, data, settings=settings, simulated=simulated_symbols(space), looks=looks)
+    evaluation = evaluate(
+        bundle,
+        data,
+        settings=settings,
+        simulated=simulated_symbols(space),
+        looks=looks,
+        opens=_opens(data, space, now=now),
+    )
     weights = weigh_features(bundle, data, seed=settings.seed)
     report = write_report(
         evaluation,
@@ -70,6 +81,17 @@ def evaluate_model(
     if bundle.run_id:
         _record(evaluation, weights, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
+
+
+def _opens(data: Dataset, space: Workspace, *, now: datetime | None) -> pl.DataFrame:
+    """symbol, ts and open of the bars from the test part's first on."""
+    import polars as pl
+
+    first = data.rows.filter(pl.Series(data.mask("test"))).get_column("ts").min()
+    bars = scan_bars(space, symbols=list(data.universe)).filter(pl.col("ts") >= pl.lit(first, dtype=TS))
+    if now is not None:
+        bars = bars.filter(pl.col("ts") + BAR <= now)
+    return bars.select(pl.col("symbol").cast(pl.String), "ts", "open").collect()
 
 
 def _keep_verdict(evaluation: Evaluation, folder: Path) -> None:

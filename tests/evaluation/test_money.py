@@ -104,3 +104,48 @@ def test_overnight_steps_earn_nothing() -> None:
     first, late = weigh_money(replace(sample, return_M=jumps), cost_bps=0.0)
     assert first.gross_bps == late.gross_bps == 0.0
     assert DAY_US > BAR_US * 13
+
+
+def _with_opens(sample: Sample, seed: int) -> Sample:
+    gaps = 2e-4 * np.random.default_rng(seed).standard_normal(sample.rows)
+    return replace(sample, gap_M=np.where(sample.kind_M == 0, gaps, np.nan))
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_an_order_at_the_next_open_earns_from_open_to_open_as_a_loop_over_prices_does(horizon: int) -> None:
+    sample = replace(_with_opens(panel(9, ic=0.1, sessions=3, bars=7, symbols=6), 9), horizon=horizon)
+    assert sample.gap_M is not None
+    first, found, late = weigh_money(sample, cost_bps=3.0)
+    assert [way.entry for way in (first, found, late)] == ["at the close", "at the next open", "one bar late"]
+    rows = {(int(sample.symbol_M[i]), int(sample.ts_M[i])): i for i in range(sample.rows) if sample.kind_M[i] == 0}
+    weights = {}
+    for ts in sorted({ts for _, ts in rows}):
+        here = sorted((s for s, t in rows if t == ts), key=lambda s: sample.pred_M[rows[s, ts]])
+        third = len(here) // 3
+        weights |= {(s, ts): -0.5 / third for s in here[:third]} | {(s, ts): 0.5 / third for s in here[-third:]}
+    gross = traded = 0.0
+    for (symbol, ts), i in rows.items():
+        weight, following = weights.get((symbol, ts), 0.0), (symbol, ts + BAR_US)
+        close_here = 100.0
+        bought = close_here * np.exp(sample.gap_M[i])
+        sold = close_here * np.exp(sample.return_M[i])  # the close of bar t+h
+        if horizon == 1 and following in rows:
+            sold *= np.exp(sample.gap_M[rows[following]])  # kept until the next order can be filled
+        gross += weight * (sold / bought - 1.0)
+        if horizon == 1:
+            traded += abs(weight - weights.get((symbol, ts - BAR_US), 0.0))
+            traded += abs(weight) if following not in rows else 0.0
+        else:
+            traded += 2 * abs(weight)
+    held = sum(abs(weight) for weight in weights.values())
+    assert found.gross_bps == pytest.approx(1e4 * gross / held)
+    assert found.turnover == pytest.approx(traded / 3)
+    assert found.net_bps == pytest.approx(1e4 * (gross - 3e-4 * traded) / held)
+
+
+def test_what_the_close_contains_already_is_not_earned_at_the_next_open() -> None:
+    base = panel(10, sessions=10)
+    known = base.return_M * 0.9  # nine tenths of the move has happened when the next bar opens
+    sample = replace(base, pred_M=base.return_M, gap_M=np.where(base.kind_M == 0, known, np.nan))
+    close, opened, _ = weigh_money(replace(sample, horizon=2), cost_bps=0.0)
+    assert opened.gross_bps < 0.15 * close.gross_bps
