@@ -1,4 +1,4 @@
-"""In: an `Evaluation`, the losses of its training. Out: plotly figures as plain dictionaries, for the report."""
+"""In: an `Evaluation`, the record of its training. Out: plotly figures as plain dictionaries, for the report."""
 
 from __future__ import annotations
 
@@ -8,43 +8,52 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.money import LATE
 from klinepred.evaluation.result import Evaluation
 
 Series = Sequence[tuple[int, float]]
 
-BLUE, ORANGE, GREY, GREEN = "#2463a8", "#c8671b", "#8a929c", "#2f7d4f"
-SHOWN: Final = 25
-"""Features drawn, the weightiest first."""
+BLUE, PALE, ORANGE, GREY, GREEN = "#3b82c4", "#9fbfe0", "#d9772b", "#8a929c", "#3f9a66"
+"""They can be seen on white and on near black; ink, grid and axes take the page's colours in the browser."""
+POINTS: Final = 2000
+"""Points of a line at most; of more every second, third … is drawn."""
 WINDOW: Final = 10
 """Sessions of the moving mean of the IC."""
 
 
-def charts(
-    evaluation: Evaluation, history: Mapping[str, Series] | None = None, weights: Sequence[Importance] = ()
-) -> dict[str, dict[str, Any]]:
+def charts(evaluation: Evaluation, history: Mapping[str, Series] | None = None) -> dict[str, dict[str, Any]]:
     """Figures by name, each with title, data and layout; those without data are left out.
 
     Parameters
     ----------
     history
-        By metric name, pairs of epoch and value; `train_loss` and `val_loss` are drawn.
-    weights
-        Importance of the features.
+        As in `klinepred.evaluation.background.Background`.
     """
     history = history or {}
     table: dict[str, dict[str, Any]] = {}
+    if history.get("val_loss"):
+        table["loss"] = _by_epoch(
+            history, ("train_loss", "val_loss"), ("train", "validation"), title="Loss by epoch", y="loss"
+        )
+    if history.get("val_ic"):
+        names = ("val_ic", "val_rank_ic")
+        table["skill"] = _by_epoch(history, names, ("IC", "rank IC"), title="IC on validation by epoch", y="IC")
+    if history.get("gradient/norm"):
+        table["norms"] = _norms(history)
+    if _moved(history):
+        table["scale"] = _scale(history)
+    if evaluation.intervals:
+        table["reliability"] = _reliability(evaluation)
     if evaluation.rows:
         table["ic"] = _ic(evaluation)
         table["profit"] = _profit(evaluation)
-    if evaluation.intervals:
-        table["reliability"] = _reliability(evaluation)
-    if history.get("val_loss"):
-        table["loss"] = _loss(history)
-    if weights:
-        table["importance"] = _importance(weights)
     return table
+
+
+def _moved(history: Mapping[str, Series]) -> bool:
+    """Whether there was a loss scale to speak of, or a step was skipped."""
+    scales = {value for _, value in history.get("amp/loss_scale", ())}
+    return scales not in (set(), {1.0}) or any(value > 0.0 for _, value in history.get("amp/skipped_steps", ()))
 
 
 def _ic(evaluation: Evaluation) -> dict[str, Any]:
@@ -54,7 +63,7 @@ def _ic(evaluation: Evaluation) -> dict[str, Any]:
     return _figure(
         f"IC by session, against the {evaluation.target} return",
         [
-            {"type": "bar", "name": "session", "x": days, "y": daily.to_list(), "marker": {"color": "#b9cce3"}},
+            {"type": "bar", "name": "session", "x": days, "y": daily.to_list(), "marker": {"color": PALE}},
             _line(f"mean of {WINDOW} sessions", days, mean.to_list(), BLUE),
         ],
         y="IC",
@@ -89,33 +98,43 @@ def _reliability(evaluation: Evaluation) -> dict[str, Any]:
     )
 
 
-def _loss(history: Mapping[str, Series]) -> dict[str, Any]:
-    names = (("train_loss", "train", BLUE), ("val_loss", "validation", ORANGE))
+def _by_epoch(
+    history: Mapping[str, Series], names: Sequence[str], titles: Sequence[str], *, title: str, y: str
+) -> dict[str, Any]:
     traces = []
-    for name, title, colour in names:
-        pairs = sorted(history.get(name, ()))
-        if pairs:
-            line = _line(title, [step for step, _ in pairs], [_finite(value) for _, value in pairs], colour)
-            traces.append({**line, "mode": "lines+markers"})
-    figure = _figure("Loss by epoch", traces, x="epoch", y="loss")
-    figure["layout"]["xaxis"]["dtick"] = max(1, len(history["val_loss"]) // 10)
+    for name, label, colour in zip(names, titles, (BLUE, ORANGE), strict=True):
+        if history.get(name):
+            traces.append({**_line(label, *_thin(history[name]), colour), "mode": "lines+markers"})
+    figure = _figure(title, traces, x="epoch", y=y)
+    figure["layout"]["xaxis"]["dtick"] = max(1, len(history[names[-1]] if history.get(names[-1]) else ()) // 10)
     return figure
 
 
-def _importance(weights: Sequence[Importance]) -> dict[str, Any]:
-    shown = list(weights[:SHOWN])[::-1]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "name": "rise of the error",
-        "y": [one.feature for one in shown],
-        "x": [_finite(100.0 * one.error_rise) for one in shown],
-        "marker": {"color": BLUE},
-    }
-    title = f"Features by importance, {len(shown)} of {len(weights)}: shuffled on validation rows"
-    figure = _figure(title, [bars], x="rise of the mean squared error, %", y="")
-    figure["layout"]["height"] = 120 + 20 * len(shown)
+def _norms(history: Mapping[str, Series]) -> dict[str, Any]:
+    lines = [_line("before clipping", *_thin(history["gradient/norm"]), BLUE)]
+    if history.get("gradient/norm_clipped"):
+        lines.append(_line("after clipping", *_thin(history["gradient/norm_clipped"]), ORANGE, "dot"))
+    figure = _figure("Norm of the gradients by optimiser step", lines, x="step", y="norm")
+    figure["layout"]["yaxis"]["type"] = "log"
     return figure
+
+
+def _scale(history: Mapping[str, Series]) -> dict[str, Any]:
+    lines = [_line("loss scale", *_thin(history["amp/loss_scale"]), BLUE)] if history.get("amp/loss_scale") else []
+    if history.get("amp/skipped_steps"):
+        skipped = _line("steps skipped so far", *_thin(history["amp/skipped_steps"]), ORANGE, "dot")
+        lines.append({**skipped, "yaxis": "y2"})
+    figure = _figure("Loss scale and skipped steps", lines, x="step", y="loss scale")
+    figure["layout"]["yaxis"]["type"] = "log"
+    figure["layout"]["yaxis2"] = {"title": {"text": "steps"}, "overlaying": "y", "side": "right", "rangemode": "tozero"}
+    return figure
+
+
+def _thin(pairs: Series) -> tuple[list[int], list[float | None]]:
+    """Steps and values in order, no more than can be seen."""
+    every = -(-len(pairs) // POINTS)
+    kept = sorted(pairs)[:: max(1, every)]
+    return [step for step, _ in kept], [_finite(value) for _, value in kept]
 
 
 def _line(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, dash: str = "solid") -> dict[str, Any]:
@@ -130,19 +149,19 @@ def _line(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, dash: str 
 
 
 def _figure(title: str, traces: list[dict[str, Any]], *, y: str, x: str = "") -> dict[str, Any]:
-    axis = {"gridcolor": "#e6e9ed", "zerolinecolor": "#9aa3ad", "automargin": True}
+    axis = {"automargin": True}
     return {
         "title": title,
         "data": traces,
         "layout": {
             "xaxis": {**axis, "title": {"text": x}},
             "yaxis": {**axis, "title": {"text": y}},
-            "legend": {"orientation": "h", "y": -0.22},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0.0},
             "margin": {"l": 48, "r": 12, "t": 16, "b": 40},
-            "height": 360,
+            "height": 340,
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": "system-ui, sans-serif", "color": "#20262d"},
+            "font": {"family": "system-ui, sans-serif"},
         },
     }
 

@@ -6,35 +6,41 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from klinepred import __version__
 from klinepred.errors import UsageError
-from klinepred.evaluation.charts import Series, charts
+from klinepred.evaluation.background import Background, time_line, versions
+from klinepred.evaluation.charts import charts
 from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.result import Evaluation
 from klinepred.paths import write_atomic
+
+NOTHING: Final = Background()
+ERRORS: Final = (
+    ("IC", "ic", 4),
+    ("rank IC", "rank_ic", 4),
+    ("cross-sectional IC", "cs_ic", 4),
+    ("cross-sectional rank IC", "cs_rank_ic", 4),
+    ("R²", "r2", 5),
+    ("MSE", "mse", 4),
+    ("hit rate", "hit_rate", 4),
+)
+"""Scores with both kinds of error: how they are called, their name in `Score`, digits."""
 
 
 def write_report(
     evaluation: Evaluation,
     path: Path,
     *,
-    config: Mapping[str, Any] | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    history: Mapping[str, Series] | None = None,
+    background: Background = NOTHING,
     weights: Sequence[Importance] = (),
 ) -> Path:
     """Write the report. It loads nothing from elsewhere, and every text in it is escaped.
 
     Parameters
     ----------
-    config
-        The resolved pipeline.
-    provenance
-        The bundle's: run, versions, device, store version …
-    history
-        By metric name, pairs of epoch and value; `train_loss` and `val_loss` are drawn.
+    background
+        Where the model and its bars come from.
     weights
         Importance of the features (`klinepred.evaluation.importance`).
 
@@ -48,7 +54,7 @@ def write_report(
     UsageError
         The file cannot be written.
     """
-    text = render_report(evaluation, config=config, provenance=provenance, history=history, weights=weights)
+    text = render_report(evaluation, background=background, weights=weights)
     try:
         write_atomic(path, text)
     except OSError as error:
@@ -59,12 +65,7 @@ def write_report(
 
 
 def render_report(
-    evaluation: Evaluation,
-    *,
-    config: Mapping[str, Any] | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    history: Mapping[str, Series] | None = None,
-    weights: Sequence[Importance] = (),
+    evaluation: Evaluation, *, background: Background = NOTHING, weights: Sequence[Importance] = ()
 ) -> str:
     """The report as text; the same evaluation gives the same text. Parameters as `write_report`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -78,18 +79,26 @@ def render_report(
         lstrip_blocks=True,
     )
     house.filters["num"], house.filters["percent"] = _number, _percent
-    figures = charts(evaluation, history, weights)
-    known = dict(provenance or {})
-    pipeline = str((config or {}).get("name", ""))
+    figures = charts(evaluation, background.history)
+    pipeline = str(background.config.get("name", ""))
     sentence = evaluation.sentence.removeprefix(f"{evaluation.verdict}: ")
     graded = [evaluation.model, *evaluation.baselines.values()]
+    config = background.config
     text: str = house.get_template("evaluation/report.html.j2").render(
         e=evaluation,
         title=" · ".join(part for part in ("klinepred", pipeline, evaluation.model_name) if part),
         sentence=sentence[:1].upper() + sentence[1:],
         rows=[one for one in graded if one.head is not None],
+        errors=ERRORS,
         figures=figures,
         plotly=get_plotlyjs() if figures else "",
+        line=time_line(background.parts),
+        quality=[] if background.quality is None else background.quality.to_dicts(),
+        remarks=background.remarks,
+        tags=background.tags,
+        skipped=max((value for _, value in background.history.get("amp/skipped_steps", ())), default=None),
+        weights=weights,
+        heaviest=max((abs(one.error_rise) for one in weights), default=0.0) or 1.0,
         parts=[
             ("By symbol", "symbol", evaluation.symbols.to_dicts()),
             ("By month", "month", evaluation.months.to_dicts()),
@@ -97,9 +106,13 @@ def render_report(
         ],
         made=[
             ("model", evaluation.model_name or "–"),
-            ("klinepred that evaluated", __version__),
-            *((name, _words(value)) for name, value in known.items() if value not in (None, "", {}, [])),
+            *(
+                (name, _words(value))
+                for name, value in background.provenance.items()
+                if value not in (None, "", {}, [])
+            ),
         ],
+        versions=versions(),
         chosen=[(one.name, _words(one.settings)) for one in evaluation.baselines.values() if one.settings],
         config=json.dumps(config, ensure_ascii=False, indent=2, default=str) if config else "",
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from klinepred.dataset.make import Dataset
+    from klinepred.evaluation.background import Background
     from klinepred.evaluation.comparison import Comparison
     from klinepred.evaluation.importance import Importance
     from klinepred.evaluation.result import Evaluation
@@ -54,7 +55,7 @@ def evaluate_model(
     from klinepred.evaluation.report import write_report
     from klinepred.evaluation.verdict import evaluate
     from klinepred.model.bundle import load_bundle
-    from klinepred.training.review import count_looks, history_of
+    from klinepred.training.review import count_looks
 
     bundle = load_bundle(folder)
     _mind_leaks(bundle)
@@ -69,18 +70,37 @@ def evaluate_model(
         opens=_opens(data, space, now=now),
     )
     weights = weigh_features(bundle, data, seed=settings.seed)
-    report = write_report(
-        evaluation,
-        folder / "report.html",
-        config=bundle.pipeline,
-        provenance=bundle.provenance,
-        history=history_of(space, bundle.run_id, ("train_loss", "val_loss")),
-        weights=weights,
-    )
+    background = _background(bundle, data, space, now=now)
+    report = write_report(evaluation, folder / "report.html", background=background, weights=weights)
     _keep_verdict(evaluation, folder)
     if bundle.run_id:
         _record(evaluation, weights, bundle, space, report)
     return GradedModel(evaluation, bundle, report)
+
+
+def _background(bundle: ModelBundle, data: Dataset, space: Workspace, *, now: datetime | None) -> Background:
+    """What the report says of run and data."""
+    from klinepred.bars.health import check_store
+    from klinepred.dataset.describe import describe
+    from klinepred.evaluation.background import CURVES, RECORD, TAGS, Background
+    from klinepred.training.review import history_of, tags_of
+
+    health = check_store(space, now=now or datetime.now(UTC), symbols=_stored(data))
+    tags = tags_of(space, bundle.run_id) if bundle.run_id else {}
+    return Background(
+        config=bundle.pipeline,
+        provenance=bundle.provenance,
+        history=history_of(space, bundle.run_id, (*CURVES, *RECORD)),
+        tags={name: tags[name] for name in TAGS if name in tags},
+        parts=describe(data),
+        quality=health.symbols,
+        remarks=health.remarks(),
+    )
+
+
+def _stored(data: Dataset) -> list[str]:
+    """Symbols of the dataset that have bars; its universe may name others."""
+    return sorted(data.rows.get_column("symbol").cast(str).unique().to_list())
 
 
 def _opens(data: Dataset, space: Workspace, *, now: datetime | None) -> pl.DataFrame:
@@ -88,7 +108,7 @@ def _opens(data: Dataset, space: Workspace, *, now: datetime | None) -> pl.DataF
     import polars as pl
 
     first = data.rows.filter(pl.Series(data.mask("test"))).get_column("ts").min()
-    bars = scan_bars(space, symbols=list(data.universe)).filter(pl.col("ts") >= pl.lit(first, dtype=TS))
+    bars = scan_bars(space, symbols=_stored(data)).filter(pl.col("ts") >= pl.lit(first, dtype=TS))
     if now is not None:
         bars = bars.filter(pl.col("ts") + BAR <= now)
     return bars.select(pl.col("symbol").cast(pl.String), "ts", "open").collect()

@@ -242,4 +242,4 @@ def test_breakdowns_add_up_to_the_whole() -> None:
     found = judge(panel(4, ic=0.1, sessions=30))
     for frame in (found.sessions, found.symbols, found.months):
         assert frame["rows"].sum() == found.rows
-    assert found.sessions["gross_bps"].sum() == pytest.approx(found.money[0].gross_S.sum() * 1e4)
+    assert found.sessions["gross_bps"].sum() == pytest.approx(found.tradable.gross_S.sum() * 1e4)
