@@ -122,6 +122,9 @@ class CertifiedTracker:
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
         self._tracker.log_metrics(metrics)
 
+    def settle(self) -> None:
+        self._tracker.settle()
+
     def log_folder(self, folder: Path, *, under: str) -> None:
         self._tracker.log_folder(folder, under=under)
 

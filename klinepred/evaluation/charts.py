@@ -115,7 +115,7 @@ def _norms(history: Mapping[str, Series]) -> dict[str, Any]:
     if history.get("gradient/norm_clipped"):
         lines.append(_line("after clipping", *_thin(history["gradient/norm_clipped"]), ORANGE, "dot"))
     figure = _figure("Norm of the gradients by optimiser step", lines, x="step", y="norm")
-    figure["layout"]["yaxis"]["type"] = "log"
+    figure["layout"]["yaxis"] |= {"type": "log", "dtick": 1}
     return figure
 
 
@@ -125,8 +125,11 @@ def _scale(history: Mapping[str, Series]) -> dict[str, Any]:
         skipped = _line("steps skipped so far", *_thin(history["amp/skipped_steps"]), ORANGE, "dot")
         lines.append({**skipped, "yaxis": "y2"})
     figure = _figure("Loss scale and skipped steps", lines, x="step", y="loss scale")
-    figure["layout"]["yaxis"]["type"] = "log"
-    figure["layout"]["yaxis2"] = {"title": {"text": "steps"}, "overlaying": "y", "side": "right", "rangemode": "tozero"}
+    scales = [value for _, value in history.get("amp/loss_scale", ()) if value > 0.0] or [1.0]
+    octaves = max(1.0, np.ceil(np.log2(max(scales) / min(scales)) / 8.0))  # between two ticks
+    figure["layout"]["yaxis"] |= {"type": "log", "dtick": float(octaves * np.log10(2.0))}
+    steps = {"overlaying": "y", "side": "right", "rangemode": "tozero", "tickformat": "d", "automargin": True}
+    figure["layout"]["yaxis2"] = {"title": {"text": "steps"}, "nticks": 5, **steps}
     return figure
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from klinepred.errors import UsageError
-from klinepred.evaluation.background import Background, time_line, versions
+from klinepred.evaluation.background import TAGS, Background, time_line, versions
 from klinepred.evaluation.charts import charts
 from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.result import Evaluation
@@ -95,7 +95,7 @@ def render_report(
         line=time_line(background.parts),
         quality=[] if background.quality is None else background.quality.to_dicts(),
         remarks=background.remarks,
-        tags=background.tags,
+        tags={name: background.tags.get(name, "") for name in TAGS},
         skipped=max((value for _, value in background.history.get("amp/skipped_steps", ())), default=None),
         weights=weights,
         heaviest=max((abs(one.error_rise) for one in weights), default=0.0) or 1.0,

@@ -17,6 +17,8 @@ from klinepred.evaluation.scores import Score
 from klinepred.evaluation.significance import Estimate, level_of
 from klinepred.settings import EvaluateSettings
 
+SYMBOLS: Final = 500
+"""Symbols with metrics of their own in tracking, at most; the report has all."""
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "rows": pl.Int64(),
     **dict.fromkeys(
@@ -148,7 +150,7 @@ class Evaluation:
         return out
 
     def metrics(self) -> dict[str, float]:
-        """The finite headline numbers as `test_…`, for tracking."""
+        """The finite headline numbers as `test_…`, and IC and hit rate of each symbol, for tracking."""
         table: dict[str, float] = {"test_rows": float(self.rows), "test_sessions": float(self.ic.sessions)}
         for graded in (self.model, *self.baselines.values()):
             prefix = "test" if graded is self.model else f"test_{graded.name.replace(' ', '_')}"
@@ -164,6 +166,10 @@ class Evaluation:
         for way, prefix in ways:
             for name in ("gross_bps", "net_bps", "break_even_bps", "turnover", "sharpe", "deflated_sharpe"):
                 table[f"{prefix}_{name}"] = float(getattr(way, name))
+        for row in self.symbols.head(SYMBOLS).iter_rows(named=True):
+            for name in ("ic", "hit_rate"):
+                if row[name] is not None:
+                    table[f"test_{name}/{row['symbol']}"] = float(row[name])
         return {name: value for name, value in table.items() if math.isfinite(value)}
 
     def table(self) -> pl.DataFrame:

@@ -178,6 +178,7 @@ def train_one(
 
             def save() -> None:
                 if place is not None:
+                    tracker.settle()  # a checkpoint is never ahead of the record that it goes on with
                     table = snapshot(state, device=device) | fixed
                     save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
 

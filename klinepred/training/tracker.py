@@ -49,7 +49,10 @@ class Tracker(Protocol):
         """Who keeps the record of member `number` (from 1) of the ensemble whose run is open here."""
 
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
-        """Record numbers; those that are not finite are left out."""
+        """Record numbers, now or soon, in this order; those that are not finite are left out."""
+
+    def settle(self) -> None:
+        """Return when all numbers so far are recorded."""
 
     def log_folder(self, folder: Path, *, under: str) -> None:
         """Keep all files of `folder` as artifacts in the folder `under`."""
@@ -87,6 +90,9 @@ class NoTracker:
         return NoTracker()
 
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
+        return None
+
+    def settle(self) -> None:
         return None
 
     def log_folder(self, folder: Path, *, under: str) -> None:

@@ -6,14 +6,13 @@ import json
 import logging
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from klinepred import __version__
 from klinepred.bars.store import store_version
@@ -24,19 +23,19 @@ from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import checkpoint_folder
 from klinepred.training.data_note import DataNote, dataset_input
+from klinepred.training.experiment import close_gone, open_experiment
 from klinepred.training.logged_model import log_model
 from klinepred.training.metric_names import clean_name
-from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
-from klinepred.training.origin import git_commit, process_gone, process_tags, user_name
+from klinepred.training.moved import FAMILY
+from klinepred.training.origin import git_commit, process_tags, user_name
+from klinepred.training.outbox import Outbox
 from klinepred.training.plots import log_plots
 from klinepred.training.quiet import first_line, quiet
 from klinepred.training.registry import register
 from klinepred.training.resolved import flat_settings, pipeline_toml
-from klinepred.training.runs import check_store, run_store
+from klinepred.training.runs import run_store
 from klinepred.training.system import SystemWatch
 from klinepred.training.tracker import Metric, RunStatus
-from klinepred.training.verdict_view import TAG as VIEW
-from klinepred.training.verdict_view import verdict_view
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("klinepred.training")
 
 CHUNK: Final = 1000  # metrics that MLflow takes at once
-KIND: Final = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens on traces of language models
 
 
 class MlflowTracker:
@@ -78,6 +76,8 @@ class MlflowTracker:
         self._read: int | None = None
         self._part = False
         self._watch: SystemWatch | None = None
+        self._outbox = Outbox(self.write)
+        self._open_run = False
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
@@ -131,8 +131,8 @@ class MlflowTracker:
         with quiet():
             import mlflow  # noqa: F401  # seconds, and messages of its own
         with self._errors():
-            experiment = self._open(FAMILY + run.name)
-            self._close_gone()
+            self._client, experiment = open_experiment(self.space, self.uri, FAMILY + run.name)
+            close_gone(self._client)
             if not (resume and self._take_up(resume, settings)):
                 self._create(experiment, self._new_name(run), resume)
             try:
@@ -143,6 +143,7 @@ class MlflowTracker:
             except BaseException:
                 self.client.set_terminated(self.run_id, "FAILED")
                 raise
+        self._open_run = True
         if self._above is None:
             self._watch = SystemWatch(self.run_id, uri=self.uri)
         self.checkpoint = checkpoint_folder(self.space) / f"{self.run_name}-{self.run_id[:8]}.pt"
@@ -156,7 +157,24 @@ class MlflowTracker:
         return self._client
 
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
-        """Record finite numbers; names are cleaned for MLflow (`klinepred.training.metric_names`)."""
+        """Let finite numbers be recorded while training goes on; after the run's end they are when it returns.
+
+        Raises
+        ------
+        TrainingError
+            Earlier ones could not be written.
+        """
+        if not self._open_run:
+            self.write(metrics)
+        elif metrics:
+            self._outbox.put(metrics)
+
+    def settle(self) -> None:
+        """Return when all numbers so far are in the store. Raises as `log_metrics`."""
+        self._outbox.flush()
+
+    def write(self, metrics: Sequence[Metric]) -> None:
+        """Record finite numbers now; names are cleaned for MLflow (`klinepred.training.metric_names`)."""
         from mlflow import entities
 
         rows = [
@@ -199,6 +217,8 @@ class MlflowTracker:
             with self._errors():
                 if self._watch is not None:
                     self._watch.stop()
+                self._open_run = False
+                self._close_outbox(status)
                 log_plots(self.client, self.run_id)
                 self.client.set_terminated(self.run_id, status)
             if status == "FINISHED" and self._model_id:
@@ -208,36 +228,15 @@ class MlflowTracker:
                 raise
             log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
 
-    def _open(self, name: str) -> str:
-        """Connect, create what is missing, one process at a time; the experiment's id."""
-        sql = ("sqlite:", "mysql", "postgresql", "mssql")
-        place = artifact_location(self.space, name) if self.uri.startswith(sql) else None
-        self.space.mlruns.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.space.mlruns / ".mlflow.lock", timeout=120.0):
-            if self.uri == self.space.tracking_uri and place is not None:
-                adopt_moved_artifacts(self.space, experiment=name, location=place)
-            check_store(self.uri)
-            with quiet():
-                from mlflow import MlflowClient
-
-                self._client = MlflowClient(tracking_uri=self.uri)
-                known = self._client.get_experiment_by_name(name)
-            view = {VIEW: verdict_view(int(time.time() * 1000))}
-            if known is None:
-                return str(self._client.create_experiment(name, artifact_location=place, tags={**KIND, **view}))
-            if known.lifecycle_stage == "deleted":
-                self._client.restore_experiment(known.experiment_id)
-            if VIEW not in known.tags:
-                self._client.set_experiment_tag(known.experiment_id, VIEW, view[VIEW])
-            return str(known.experiment_id)
-
-    def _close_gone(self) -> None:
-        """Mark runs KILLED that say RUNNING although their process on this machine is gone."""
-        ours = self.client.search_experiments(filter_string=f"name LIKE '{FAMILY}%'")
-        for run in self.client.search_runs([e.experiment_id for e in ours], "attributes.status = 'RUNNING'"):
-            if process_gone(run.data.tags):
-                self.client.set_terminated(run.info.run_id, "KILLED")
-                log.warning("run %s was left RUNNING by a process that is gone: marked KILLED", run.info.run_name)
+    def _close_outbox(self, status: RunStatus) -> None:
+        """Write what waits; numbers that cannot be written fail a run that has not failed for another reason."""
+        try:
+            self._outbox.close()
+        except TrainingError as error:
+            if status == "FINISHED":
+                self.client.set_terminated(self.run_id, "FAILED")
+                raise
+            log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
 
     def _new_name(self, run: Pipeline) -> str:
         if self._above is not None:

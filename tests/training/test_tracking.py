@@ -214,13 +214,16 @@ def test_a_run_that_another_process_still_trains_is_not_taken_up(space: Workspac
     first.end("KILLED")
 
 
-def test_sigint_leaves_a_killed_run_and_a_usable_checkpoint(space: Workspace, finished: MlflowTracker) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_signal_leaves_a_killed_run_and_a_usable_checkpoint(
+    number: signal.Signals, code: int, space: Workspace, finished: MlflowTracker
+) -> None:
     child = driver(space, 1_000_000)
     assert child.stdout is not None
     assert child.stdout.readline() == "eleven\n"
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, "")
+    child.send_signal(number)
+    out, err = child.communicate(timeout=120)
+    assert (child.returncode, err) == (code, "")
     run_id, steps = out.split()[:2]
     assert finished.client.get_run(run_id).info.status == "KILLED"
     place = find_checkpoint(space, run_id)
@@ -230,15 +233,32 @@ def test_sigint_leaves_a_killed_run_and_a_usable_checkpoint(space: Workspace, fi
     assert max(metric.step for metric in logged) == int(steps)
 
 
-def test_two_trainings_start_together_in_a_fresh_workspace_without_a_word(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_leaves_a_run_that_the_next_start_marks_killed(
+    space: Workspace, finished: MlflowTracker
+) -> None:
+    child = driver(space, 1_000_000)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "eleven\n"
+    child.kill()
+    child.communicate(timeout=120)
+    client = finished.client
+    (left,) = client.search_runs([read(finished).info.experiment_id], "attributes.status = 'RUNNING'")
+    assert left.data.tags["klinepred.pid"] == str(child.pid)
+    tracker = MlflowTracker(space, tiny_pipeline())
+    tracker.start(None, params={}, tags={}, resume=None)
+    tracker.end("FINISHED")
+    assert client.get_run(left.info.run_id).info.status == "KILLED"
+
+
+def test_three_trainings_start_together_in_a_fresh_workspace_without_a_word(tmp_path: Path) -> None:
     space = Workspace(tmp_path / "fresh")
-    pair = [driver(space, 1) for _ in range(2)]
-    answers = [child.communicate(timeout=120) for child in pair]
-    assert [child.returncode for child in pair] == [0, 0], answers
-    assert [err for _, err in answers] == ["", ""]
-    assert len({out.split()[0] for out, _ in answers}) == 2
+    three = [driver(space, 1) for _ in range(3)]
+    answers = [child.communicate(timeout=240) for child in three]
+    assert [child.returncode for child in three] == [0, 0, 0], answers
+    assert [err for _, err in answers] == ["", "", ""]
+    assert len({out.split()[0] for out, _ in answers}) == 3
     with contextlib.closing(_database(space)) as store:
-        assert store.execute("select status, count(*) from runs group by 1").fetchall() == [("FINISHED", 2)]
+        assert store.execute("select status, count(*) from runs group by 1").fetchall() == [("FINISHED", 3)]
         assert store.execute("select count(*) from experiments where name = 'klinepred/tiny'").fetchall() == [(1,)]
 
 
