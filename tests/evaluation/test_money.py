@@ -118,7 +118,7 @@ def test_an_order_at_the_next_open_earns_from_open_to_open_as_a_loop_over_prices
     first, found, late = weigh_money(sample, cost_bps=3.0)
     assert [way.entry for way in (first, found, late)] == ["at the close", "at the next open", "one bar late"]
     rows = {(int(sample.symbol_M[i]), int(sample.ts_M[i])): i for i in range(sample.rows) if sample.kind_M[i] == 0}
-    weights = {}
+    weights: dict[tuple[int, int], float] = {}
     for ts in sorted({ts for _, ts in rows}):
         here = sorted((s for s, t in rows if t == ts), key=lambda s: sample.pred_M[rows[s, ts]])
         third = len(here) // 3

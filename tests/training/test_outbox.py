@@ -79,9 +79,7 @@ def test_a_batch_taken_over_is_not_changed_by_what_the_caller_does_with_it_later
     assert seen == [1]
 
 
-def test_numbers_that_cannot_be_recorded_end_the_run_as_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_cannot_be_recorded_end_the_run_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = MlflowTracker(Workspace(tmp_path), tiny_pipeline())
 
     def broken(_: Sequence[Metric]) -> None:
