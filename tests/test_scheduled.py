@@ -185,7 +185,9 @@ def test_a_step_that_fails_is_named_and_tried_again_by_the_next_round(
     assert journal(space) == ["promoted", "failed", "failed", "kept"]
 
 
-def test_what_cannot_be_scheduled_is_refused_before_anything_is_done(tmp_path: Path, typed: Typed) -> None:
+def test_what_cannot_be_scheduled_is_refused_before_anything_is_done(
+    tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     space = Workspace(tmp_path)
     for more, part in (
         (["--set=dataset.split.train_end=2026-02-01", "--set=dataset.split.validation_end=2026-02-20"], "by shares"),
@@ -197,6 +199,8 @@ def test_what_cannot_be_scheduled_is_refused_before_anything_is_done(tmp_path: P
         assert (code, out) == (2, "")
         assert part in err
     assert typed("run", "-p", "demo", "-w", str(tmp_path), "--exit-code")[0] == 2
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "torchrun" in typed(*words(tmp_path / "no.parquet", space, CALM))[2]
     assert [*tmp_path.iterdir()] == []
 
 

@@ -70,7 +70,7 @@ def train_candidate(
         run,
         space,
         version=version,
-        mlflow=tracker,
+        tracker=tracker,
         progress=progress,
         checkpoint=None,
         first=first,

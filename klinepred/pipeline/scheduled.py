@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import import_module
@@ -75,7 +76,7 @@ def run_round(
     """
     from klinepred.training.runs import run_store
 
-    _refuse_fixed(run)
+    _refuse(run)
     run_store(space)
     try:
         with turn(space, run.name):
@@ -237,8 +238,15 @@ class _Steps:
         )
 
 
-def _refuse_fixed(run: Pipeline) -> None:
-    """A schedule needs parts that move on with the bars."""
+def _refuse(run: Pipeline) -> None:
+    """A schedule needs parts that move on with the bars, and one process."""
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError(
+            f"scheduled rounds of pipeline {run.name}",
+            expected="one process",
+            got=f"{os.environ['WORLD_SIZE']} of them (WORLD_SIZE), as torchrun starts them",
+            do="start klinepred run by itself; torchrun is for klinepred train",
+        )
     split = run.dataset.split
     wrong = f"{split.folds} folds" if split.folds > 1 else f"train_end = {split.train_end}" if split.train_end else ""
     if wrong:
