@@ -19,7 +19,7 @@ import numpy as np
 
 def lags_for(bars: int, *, horizon: int) -> int:
     """Bars over which dependence is allowed for: 4 (G / 100)^(2/9), and never fewer than labels overlap."""
-    rule = math.ceil(4.0 * (bars / 100.0) ** (2.0 / 9.0))
+    rule = math.ceil(4.0 * math.pow(bars / 100.0, 2.0 / 9.0))
     return min(max(horizon, rule), max(bars - 1, 0))
 
 

@@ -28,8 +28,8 @@ HOSTILE = "</script><script>alert(1)</script>"
 
 def background(**tags: str) -> Background:
     """A run in fp16 over a hundred days, one symbol with holes."""
-    spans = (("train", date(2026, 1, 2), date(2026, 3, 1)), ("validation", date(2026, 3, 2), date(2026, 3, 15)))
-    spans += (("calibration", date(2026, 3, 16), date(2026, 3, 22)), ("test", date(2026, 3, 23), date(2026, 4, 11)))
+    spans = [("train", date(2026, 1, 2), date(2026, 3, 1)), ("validation", date(2026, 3, 2), date(2026, 3, 15))]
+    spans += [("calibration", date(2026, 3, 16), date(2026, 3, 22)), ("test", date(2026, 3, 23), date(2026, 4, 11))]
     counts = {"sessions": 10, "labelled": 1000, "purged": 5, "embargoed": 0}
     parts = pl.DataFrame([{"part": name, "first": first, "last": last, **counts} for name, first, last in spans])
     numbers = {"expected": 1000, "missing": 12, "gaps": 3, "zero_volume": 4, "jumps": 1, "quarantined": 2}
@@ -99,8 +99,6 @@ def test_the_verdict_comes_first_and_every_part_is_there() -> None:
         "both kinds of error",
         "Data",
         "Quality of the stored",
-    )
-    parts += (
         "Training",
         "flight record",
         "Intervals and prob",
@@ -124,7 +122,8 @@ def test_the_parts_lie_on_the_time_line_where_their_days_are() -> None:
     assert line is not None
     assert [part.name for part in line.stretches] == ["train", "validation", "calibration", "test"]
     train, validation, _, test = line.stretches
-    assert (train.left, train.width) == (0.0, pytest.approx(100 * 59 / 100))  # 2 January to 1 March of 100 days
+    assert train.left == 0.0
+    assert train.width == pytest.approx(100 * 59 / 100)  # 2 January to 1 March of 100 days
     assert validation.left == pytest.approx(100 * 59 / 100)
     assert test.left + test.width == pytest.approx(100.0)
     assert line.ticks[0][0] == pytest.approx(100 * 30 / 100)
