@@ -108,6 +108,23 @@ def test_a_candidate_that_is_not_better_is_kept_but_not_promoted(
     assert typed(*words(markets / "noise.parquet", space, CALM_LATER))[1].startswith("nothing new")
 
 
+def test_without_drift_nothing_is_trained_and_with_it_something_is(
+    markets: Path, crowned: Workspace, tmp_path: Path, typed: Typed
+) -> None:
+    space = copied(crowned, tmp_path / "w")
+    code, out, err = typed(*words(markets / "noise.parquet", space, CALM_LATER, "--if-drifted", "--exit-code"))
+    assert code == 11, err
+    assert out.startswith("not drifted: ")
+    assert len(out.splitlines()) == 1
+    assert len(list_models(space)) == 1
+
+    space = copied(crowned, tmp_path / "changed")
+    code, out, err = typed(*words(markets / "change.parquet", space, CHANGED, "--if-drifted", "--exit-code"))
+    assert code == 0, err
+    assert out.startswith("promoted: ")
+    assert journal(space) == ["promoted", "promoted"]
+
+
 def test_two_rounds_at_once_are_one_and_a_word(markets: Path, tmp_path: Path, typed: Typed) -> None:
     space = Workspace(tmp_path)
     with turn(space, "demo"):

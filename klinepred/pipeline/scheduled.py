@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,7 +147,9 @@ class _Steps:
         champion = self._champion()
         if self.if_drifted and champion is not None:
             self._begin("drift", f"of {champion.name} on the newest bars")
-            drift = import_module("klinepred.live.drift").measure(self.space, self.run, champion, now=self.now)
+            from klinepred.live.drift import measure
+
+            drift = measure(self.space, self.run, champion, now=self.now)
             if not drift.drifted:
                 return self._ended("not drifted", drift.sentence)
             log.info("%s", drift.sentence)
