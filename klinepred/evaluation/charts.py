@@ -115,7 +115,9 @@ def _norms(history: Mapping[str, Series]) -> dict[str, Any]:
     if history.get("gradient/norm_clipped"):
         lines.append(_line("after clipping", *_thin(history["gradient/norm_clipped"]), ORANGE, "dot"))
     figure = _figure("Norm of the gradients by optimiser step", lines, x="step", y="norm")
-    figure["layout"]["yaxis"] |= {"type": "log", "dtick": 1}
+    sizes = [value for _, value in history["gradient/norm"] if 0.0 < value < np.inf] or [1.0]
+    decades = max(sizes) > 100.0 * min(sizes)  # over fewer, plotly's own ticks say more than one at each power of ten
+    figure["layout"]["yaxis"] |= {"type": "log", **({"dtick": 1} if decades else {})}
     return figure
 
 
