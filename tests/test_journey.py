@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,6 +119,19 @@ def test_repeating_a_prediction_gives_the_same_bytes(
     one = capsysbinary.readouterr().out
     assert main(words) == 0
     assert capsysbinary.readouterr().out == one
+
+
+def test_53_a_moved_workspace_predicts_the_same_bytes(
+    journey: Journey, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    moved = tmp_path / "w 2 für später"
+    shutil.copytree(journey.space, moved)
+    answers = []
+    for place in (journey.space, moved):
+        words = ["predict", "-p", "demo", "-w", str(place), "--now", NOW, "--format", "json", "-q", "--no-record"]
+        assert main(words) == 0
+        answers.append(capsysbinary.readouterr().out)
+    assert answers[0] == answers[1]
 
 
 def test_replayed_predictions_equal_those_that_evaluate_graded(journey: Journey) -> None:

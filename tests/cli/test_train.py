@@ -32,3 +32,15 @@ def test_what_does_not_fit_together_is_refused_at_once(
     assert out == ""
     assert all(part in err for part in ("expected:", "got:", "do this:", *names))
     assert not (tmp_path / "mlruns").exists()
+
+
+def test_48_a_folder_as_run_store_is_refused_with_the_way_out_before_anything_is_done(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:./mlruns")
+    for command in ("train", "run"):
+        words = ["--skip", "ingest"] if command == "run" else []
+        code, out, err = typed(command, "-p", "demo", "-w", str(tmp_path), *words)
+        assert (code, out) == (2, "")
+        assert "unset MLFLOW_TRACKING_URI" in err
+    assert [*tmp_path.iterdir()] == []

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from klinepred.dataset.make import Dataset
+from klinepred.evaluation.verdict import judge
 from klinepred.paths import Workspace
+from klinepred.training.metric_names import original_name
+from klinepred.training.review import add_to_run
 from klinepred.training.tracking import MlflowTracker
 from klinepred.training.verdict_view import view_paths
+from tests.evaluation.samples import panel
 from tests.training.tiny import TRAIN, fit, tiny_dataset, tiny_pipeline
 
 
@@ -81,3 +88,19 @@ def test_a_short_run_has_a_sample_of_the_machine(finished: MlflowTracker) -> Non
     assert metrics["system/system_memory_usage_megabytes"] > 0.0
     assert 0.0 <= metrics["system/cpu_utilization_percentage"] <= 100.0
     assert not [thread for thread in threading.enumerate() if thread.name == "SystemMetricsMonitor"]
+
+
+def test_56_scores_of_odd_symbols_are_metrics_of_the_run_each_under_its_own_name(finished: MlflowTracker) -> None:
+    symbols = ("^GSPX", "GSPX", "EURUSD=X", "a b", "BTC/USD", "005930")
+    sample = panel(4, ic=0.1, symbols=len(symbols))
+    evaluation = judge(replace(sample, symbols=symbols))
+    assert add_to_run(finished.space, finished.run_id, metrics=evaluation.metrics(), tags={}, files={})
+    stored = finished.client.get_run(finished.run_id).data.metrics
+    known = {original_name(name): value for name, value in stored.items()}
+    for number, symbol in enumerate(symbols):
+        mine = sample.symbol_M == number
+        want = np.corrcoef(sample.pred_M[mine], sample.y_M[mine])[0, 1]
+        assert known[f"test_ic/{symbol}"] == pytest.approx(want)
+    assert len({known[f"test_ic/{symbol}"] for symbol in symbols}) == len(symbols)
+    assert all(math.isfinite(value) for value in stored.values())
+    assert finished.client.get_run(finished.run_id).info.status == "FINISHED"
