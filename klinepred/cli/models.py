@@ -56,6 +56,7 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
     space = start(workspace, quiet=quiet, verbose=verbose)
     import polars as pl
 
+    from klinepred.model.promotion import read_verdict
     from klinepred.model.shelf import list_models
 
     entries = list_models(space)
@@ -67,6 +68,7 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
             "epochs": _fact(entry.table, *ABOUT["epochs"]),
             "val_loss": _fact(entry.table, *ABOUT["val_loss"]),
             "leak_certificate": _fact(entry.table, *ABOUT["leak_certificate"]),
+            "verdict": (read_verdict(entry.folder) or {}).get("verdict"),
             "champion": entry.champion,
             "run_id": _fact(entry.table, *ABOUT["run_id"]),
         }
@@ -78,6 +80,7 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
         "epochs": pl.Int64(),
         "val_loss": pl.Float64(),
         "leak_certificate": pl.String(),
+        "verdict": pl.String(),
         "champion": pl.Boolean(),
         "run_id": pl.String(),
     }
@@ -103,6 +106,7 @@ def show(model: str | None, form: str, output: Path | None, workspace: Path, qui
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     from klinepred.model.bundle import read_table
+    from klinepred.model.promotion import read_verdict
 
     folder = _folder(space, model)
     found = read_table(folder)
@@ -117,6 +121,7 @@ def show(model: str | None, form: str, output: Path | None, workspace: Path, qui
         "folder": folder,
         **{name: _fact(found, *where) for name, where in ABOUT.items()},
         "symbols": f"{len(universe)}: {', '.join(map(str, universe[:12]))}{' …' if len(universe) > 12 else ''}",
+        "verdict": (read_verdict(folder) or {}).get("sentence"),
         "report": folder / "report.html" if (folder / "report.html").is_file() else None,
     }
     shown = {name: str(value) for name, value in facts.items() if value not in (None, "")}

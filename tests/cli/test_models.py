@@ -55,6 +55,14 @@ def test_list_of_an_empty_shelf_is_an_empty_list_with_advice(tmp_path: Path, typ
     assert "klinepred train" in err
 
 
+def test_the_verdict_stands_beside_each_model(space: Path, typed: Typed) -> None:
+    table = {"verdict": "NO EDGE", "sentence": "NO EDGE: an IC of nothing."}
+    (space / "models" / "trained" / "mine-03" / "verdict.json").write_text(json.dumps(table))
+    rows = json.loads(typed("models", "list", "-w", str(space), "--format", "json")[1])
+    assert [row["verdict"] for row in rows] == [None, "NO EDGE"]
+    assert "an IC of nothing" in typed("models", "show", "mine-03", "-w", str(space))[1]
+
+
 def test_show_takes_the_champion_unless_told_otherwise(space: Path, typed: Typed) -> None:
     assert json.loads(typed("models", "show", "-w", str(space), "--format", "json")[1])["name"] == "mine-02"
     (space / "models" / "trained" / "champion.json").unlink()
