@@ -196,7 +196,13 @@ def _round(
 
     try:
         ended = run_round(
-            run, space, if_drifted=if_drifted, take_in=take_in, now=now, progress=TrainingBar(quiet=quiet)
+            run,
+            space,
+            if_drifted=if_drifted,
+            take_in=take_in,
+            now=now,
+            progress=TrainingBar(quiet=quiet),
+            on_bars=lambda: grade_ledger(space, now=now),
         )
     except TrainingStopped:
         click.echo("stopped: at train; the next round goes on from the checkpoint")

@@ -42,6 +42,7 @@ def run_round(
     now: datetime | None = None,
     progress: Progress | None = None,
     say: Say = log.info,
+    on_bars: Callable[[], None] | None = None,
 ) -> Round:
     """Take bars in; if there are new ones, and the champion has drifted from them, train a candidate from its weights,
     grade it, and promote it if it beats the champion on bars that neither has learned from.
@@ -60,6 +61,8 @@ def run_round(
         The clock, for replay: bars not finished by then are held back.
     say
         Told of each step as it begins.
+    on_bars
+        Called once bars were taken in.
 
     Returns
     -------
@@ -79,7 +82,8 @@ def run_round(
     run_store(space)
     try:
         with turn(space, run.name):
-            ended = _Steps(run, space, if_drifted=if_drifted, now=now, progress=progress, say=say).go(take_in)
+            steps = _Steps(run, space, if_drifted=if_drifted, now=now, progress=progress, say=say, on_bars=on_bars)
+            ended = steps.go(take_in)
             write_down(space, run.name, ended, at=now or datetime.now(UTC))
             return ended
     except Busy as error:
@@ -98,7 +102,9 @@ class _Steps:
         now: datetime | None,
         progress: Progress | None,
         say: Say,
+        on_bars: Callable[[], None] | None,
     ) -> None:
+        self.on_bars = on_bars
         self.run, self.space, self.now, self.progress, self.say = run, space, now, progress, say
         self.if_drifted = if_drifted
         self.step, self.partly = "ingest", False
@@ -132,6 +138,8 @@ class _Steps:
             if report.exit_code == 1:
                 return self._ended("failed", f"at ingest: {report.summary()}")
             self.partly = report.exit_code == 3
+            if self.on_bars is not None:
+                self.on_bars()
         self._look()
         self.version = store_version(self.space)
         before = begun_before(self.space, self.run.name)
