@@ -34,6 +34,13 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def _only_what_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No round depends on baselines and on the weight of features; the first one, in a process of its own, has both."""
+    monkeypatch.setattr("klinepred.evaluation.verdict.fit_baselines", lambda *_, **__: [])
+    monkeypatch.setattr("klinepred.evaluation.importance.weigh_features", lambda *_, **__: ())
+
+
 def words(bars: Path, space: Workspace, now: str, *more: str) -> list[str]:
     settings = [f"--set={setting}" for setting in (*SETTINGS, f'data.paths=["{bars}"]')]
     return ["run", "-p", "demo", "-w", str(space.root), "--scheduled", "--now", now, *settings, *more]
