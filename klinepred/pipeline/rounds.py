@@ -88,8 +88,6 @@ class Begun:
 class Busy(TrainingError):  # noqa: N818  # no fault of anybody's
     """Another round of the same pipeline is at work."""
 
-    exit_code = 4
-
 
 @contextmanager
 def turn(space: Workspace, pipeline: str) -> Iterator[None]:
