@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -20,11 +21,14 @@ from klinepred.features.build import build_features
 from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.model.forward import forward_rows
-from klinepred.remarks import count_members, remarks
+from klinepred.remarks import count_members, remarks, strange_columns
 from klinepred.schema import BAR, CALENDAR, TS, Bars
 from klinepred.schema import PREDICTION_SCHEMA as PREDICTION_SCHEMA  # its place for who imports it from here
 
 log = logging.getLogger("klinepred.prediction")
+
+FORECASTS: Final = ("expected_return_bps", "p_up", "lo80_bps", "hi80_bps", "_middle")
+"""What a row that the model abstains from does not have."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def _rows(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = data.rows.filter(pl.Series(mask_N)).select("symbol", bar_ts="ts", session="session", close="close")
     pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))[mask_N]
-    steps = (pred_N, data.kind_N[mask_N], data.vol_N[mask_N])
+    steps = (pred_N, data.kind_N[mask_N], data.vol_N[mask_N], data.x_NF[mask_N])
     return told(bundle, rows, *steps, calendars=data.calendars, now=now, counted=counted, history=history)
 
 
@@ -188,6 +192,7 @@ def told(
     pred_N: np.ndarray,
     kind_N: np.ndarray,
     vol_N: np.ndarray,
+    x_NF: np.ndarray,
     *,
     calendars: Mapping[str, str],
     now: datetime,
@@ -202,6 +207,8 @@ def told(
         symbol, bar_ts, session, close of N bars.
     pred_N, kind_N, vol_N
         The network's answer, the kind of step ahead and its unit (`klinepred.dataset.make.Dataset`).
+    x_NF
+        Their scaled features: rows too far from those of training have no forecast.
     counted
         Members of the universe at each of their times (`klinepred.remarks.count_members`).
     history
@@ -224,13 +231,14 @@ def told(
         _untrained=pl.Series(untrained_N),
         _no_unit=pl.Series(~np.isfinite(vol_N)),
         _no_interval=pl.Series(~np.isfinite(lo_N)),
-    ).with_columns(pl.col("expected_return_bps", "p_up", "lo80_bps", "hi80_bps").fill_nan(None))
+        _middle=pl.Series(bundle.calibration.expected(pred_N, kind_N) * vol_N * 1e4),
+        **strange_columns(bundle, x_NF),
+    ).with_columns(
+        pl.when(pl.col("_strange").is_null()).then(pl.col(*FORECASTS).fill_nan(None)).name.keep(),
+    )
     rows = _clock_columns(rows, calendars, bundle.dataset.horizon, now, history=history)
     rows = rows.join(counted, on=["bar_ts", CALENDAR], how="left", maintain_order="left")
-    rows = rows.with_columns(
-        note=remarks(bundle, history=history),
-        _middle=pl.Series(bundle.calibration.expected(pred_N, kind_N) * vol_N * 1e4, nan_to_null=True),
-    ).sort("symbol", "bar_ts")
+    rows = rows.with_columns(note=remarks(bundle, history=history)).sort("symbol", "bar_ts")
     ends = {"expected_close": "_middle", "lo80_close": "lo80_bps", "hi80_close": "hi80_bps"}
     prices = rows.select(
         "symbol",

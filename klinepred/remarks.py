@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from klinepred.features.build import FeatureFrame
@@ -28,9 +29,10 @@ def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
     Notes
     -----
     Reads in_training, session, stale, the calendar, `_age` (minutes since the bar closed), `_untrained`, `_no_unit`,
-    `_no_interval`, and `_own`, `_all` of `count_members`.
+    `_no_interval`, `_strange` of `strange_columns`, and `_own`, `_all` of `count_members`.
     """
     return pl.concat_str(
+        "_strange",
         pl.when(~pl.col("in_training")).then(pl.lit("not in training")),
         pl.when("_untrained").then(pl.lit("overnight-not-trained")),
         pl.when("_no_unit").then(pl.lit("no trailing volatility for this kind of step yet")),
@@ -46,6 +48,25 @@ def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
         separator="; ",
         ignore_nulls=True,
     )
+
+
+def strange_columns(bundle: ModelBundle, x_NF: np.ndarray) -> dict[str, pl.Series]:
+    """`_strange`: what sets a row apart from those of training, where it lies too far from them, else null.
+
+    Parameters
+    ----------
+    x_NF
+        Scaled features [N, F] of the rows.
+    """
+    words: list[str | None] = [None] * len(x_NF)
+    if (novelty := bundle.novelty) is not None:
+        score_N, most_N = novelty.score(x_NF)
+        for row in np.flatnonzero(score_N > novelty.threshold):
+            words[row] = (
+                f"abstains: out of distribution: score {score_N[row]:.3g}, threshold {novelty.threshold:.3g},"
+                f" most unusual: {bundle.feature_names[most_N[row]]}"
+            )
+    return {"_strange": pl.Series(words, dtype=pl.String)}
 
 
 def count_members(table: FeatureFrame, stamps: pl.Series) -> pl.DataFrame:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
+from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 
 import klinepred as kp
+from klinepred.dataset.make import make_dataset
 from klinepred.errors import DatasetError, ModelError
 from klinepred.features import custom
 from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle
+from klinepred.model.novelty import fit_novelty
 from klinepred.prediction import forecast
 from klinepred.schema import Bars
 from tests.asked import asked_bundle, walked
@@ -209,3 +214,49 @@ def test_a_model_is_fed_by_name_whatever_the_order_of_columns(bundle: ModelBundl
     with pytest.raises(ModelError, match="features of the model") as raised:
         bundle.scaler.apply(table.drop("trend__rsi_14" if "trend__rsi_14" in table.columns else table.columns[5]))
     assert raised.value.exit_code == 1
+
+
+# --- rows unlike those of training -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wary(bundle: ModelBundle, bars: Bars) -> ModelBundle:
+    """A model that knows how far rows lie from those before June."""
+    table = kp.build_features(bars, universe=bundle.universe)
+    data = make_dataset(table, bundle.dataset, split=bundle.split)
+    early_N = data.rows.select(pl.col("ts") < utc("2026-06-01")).to_series().to_numpy()
+    even_N = np.arange(early_N.size) % 2 == 0
+    novelty = fit_novelty(data.x_NF, train_N=early_N & even_N, validation_N=early_N & ~even_N)
+    return replace(bundle, scaler=data.scaler, novelty=novelty)
+
+
+def test_a_model_abstains_from_a_row_unlike_those_of_training(wary: ModelBundle, bars: Bars) -> None:
+    now = utc("2026-06-09T18:00")
+    calm = forecast(wary, bars, now=now)
+    assert set(calm.rows["note"]) == {""}
+    last = (pl.col("symbol") == "BBB") & (pl.col("ts") == utc("2026-06-09T17:55"))
+    wild = bars.with_columns(  # a price that jumps by a fifth within one bar
+        pl.when(last).then(pl.col(name) * 1.2).otherwise(pl.col(name)).alias(name) for name in ("high", "close")
+    )
+    answer = forecast(wary, Bars(wild), now=now)
+    row, price = (frame.filter(pl.col("symbol") == "BBB").row(0, named=True) for frame in (answer.rows, answer.prices))
+    assert [row[name] for name in ("expected_return_bps", "p_up", "lo80_bps", "hi80_bps")] == [None] * 4
+    assert [price[name] for name in ("expected_close", "lo80_close", "hi80_close")] == [None] * 3
+    assert wary.novelty is not None
+    limit = f"{wary.novelty.threshold:.3g}"
+    words = rf"abstains: out of distribution: score [\d.e+]+, threshold {limit}, most unusual: \w+__\w+"
+    assert re.fullmatch(words, row["note"]), row["note"]
+    others = answer.rows.filter(pl.col("symbol") != "BBB")
+    assert others["expected_return_bps"].is_not_null().all()
+    alone = forecast(wary, Bars(wild), symbols=["BBB"], now=now).rows
+    assert alone.row(0) == answer.rows.filter(pl.col("symbol") == "BBB").row(0)
+
+
+def test_abstaining_changes_no_other_row(wary: ModelBundle, bars: Bars) -> None:
+    span = (utc("2026-06-02"), utc("2026-06-10"))
+    with_it = forecast(wary, bars, span=span, now=utc("2026-06-10")).rows
+    without = forecast(replace(wary, novelty=None), bars, span=span, now=utc("2026-06-10")).rows
+    kept = with_it["expected_return_bps"].is_not_null()
+    assert 0 < (~kept).sum() < 0.02 * len(kept)  # some: its threshold is set to be passed by one in a thousand
+    assert with_it.filter(kept).equals(without.filter(kept))
+    assert with_it.filter(~kept)["note"].str.starts_with("abstains: out of distribution").all()

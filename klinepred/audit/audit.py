@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -94,7 +95,8 @@ def audit_bundle(space: Workspace, bundle: ModelBundle) -> Certificate:
     StoreError, DatasetError, ModelError
         Its bars or its features are not at hand.
     """
-    return certify(model_stages(bundle), model_evidence(space, bundle), bundle=bundle)
+    asked = replace(bundle, novelty=None)  # what is compared are forecasts, of rows far from training's as well
+    return certify(model_stages(bundle), model_evidence(space, bundle), bundle=asked)
 
 
 def _as_computed_afresh(space: Workspace, data: Dataset, as_of: int | None) -> Check:

@@ -85,6 +85,8 @@ class Evaluation:
         See `klinepred.evaluation.permutation`; NaN with fewer than five sessions.
     warnings
         What to mind when reading the numbers.
+    abstained
+        Test rows too far from those of training for `predict` to give a forecast; the scores include them.
     """
 
     verdict: Verdict
@@ -107,6 +109,7 @@ class Evaluation:
     warnings: tuple[str, ...]
     settings: EvaluateSettings
     model_name: str = ""
+    abstained: int = 0
 
     @property
     def tradable(self) -> Money:
@@ -124,6 +127,7 @@ class Evaluation:
             "horizon": self.horizon,
             "test": {
                 "rows": self.rows,
+                "abstained": self.abstained,
                 "sessions": self.ic.sessions,
                 "first_session": self.span[0] if self.span else None,
                 "last_session": self.span[1] if self.span else None,
@@ -152,6 +156,7 @@ class Evaluation:
     def metrics(self) -> dict[str, float]:
         """The finite headline numbers as `test_…`, and IC and hit rate of each symbol, for tracking."""
         table: dict[str, float] = {"test_rows": float(self.rows), "test_sessions": float(self.ic.sessions)}
+        table["test_abstained"] = float(self.abstained)
         for graded in (self.model, *self.baselines.values()):
             prefix = "test" if graded is self.model else f"test_{graded.name.replace(' ', '_')}"
             for name in ("mse", "r2", "ic", "ic_se", "ic_hac", "rank_ic", "cs_ic", "cs_rank_ic", "hit_rate"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -95,7 +96,7 @@ def evaluate(
     if simulated is None:
         simulated = bundle.universe if bundle.pipeline.get("data", {}).get("source") == "simulate" else ()
     hindsight = caution(data.spans().filter(~pl.col("symbol").is_in(list(simulated))))
-    return judge(
+    graded = judge(
         sample,
         baselines,
         intervals=intervals,
@@ -105,6 +106,14 @@ def evaluate(
         looks=looks,
         leaks=failed_checks(bundle),
     )
+    strange = 0 if bundle.novelty is None else bundle.novelty.too_far(data.x_NF[test_N])
+    if not strange:
+        return graded
+    word = (
+        f"predict abstains from {strange:,} of these {sample.rows:,} rows, which lie too far from those of training;"
+        " the scores include them"
+    )
+    return replace(graded, abstained=strange, warnings=(*graded.warnings, word))
 
 
 def sample_of(bundle: ModelBundle, data: Dataset, *, opens: pl.DataFrame | None = None) -> Sample:

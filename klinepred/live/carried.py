@@ -130,6 +130,7 @@ class Carried:
             self._pred_S[codes],
             self._kind_S[codes],
             self._vol_S[codes],
+            self._x_SF[codes],
             calendars=self._calendars,
             now=moment,
             counted=self._counted,
@@ -153,6 +154,7 @@ class Carried:
         self._bars_S[codes] += 1
         self._sessions_S[codes] += turned_N
         x_NF = self._newest_rows(codes)
+        self._x_SF[codes] = x_NF
         enough = self._bars_S[codes] >= self._features.lookback_bars
         usable_N = enough & (self._sessions_S[codes] >= self._features.lookback_sessions)
         self._usable_S[codes] = usable_N
@@ -246,6 +248,7 @@ class Carried:
         self._usable_S = np.zeros(size, dtype=bool)
         self._pred_S, self._vol_S = np.full(size, np.nan, dtype=np.float32), np.full(size, np.nan, dtype=np.float32)
         self._kind_S = np.zeros(size, dtype=np.int8)
+        self._x_SF = np.zeros((size, len(self._features.names)), dtype=np.float32)
         self._memory = Memory(
             self._bundle.network, self._bundle.dataset, symbols=size, features=len(self._features.names)
         )
@@ -269,6 +272,7 @@ class Carried:
         last_N = np.cumsum(counts) - 1
         self._usable_S[codes] = True
         self._kind_S[codes], self._vol_S[codes] = data.kind_N[last_N], data.vol_N[last_N]
+        self._x_SF[codes] = data.x_NF[last_N]
         ends_S = data.sequences.start_S + data.sequences.length_S - 1
         starts = dict(zip(ends_S.tolist(), data.sequences.start_S.tolist(), strict=True))
         runs, leads = [], []

@@ -20,12 +20,13 @@ from klinepred.features.spec import FeatureSet, tell_apart
 from klinepred.model.calibration import Calibration
 from klinepred.model.ensemble import AnyNetwork, members_of, network_from
 from klinepred.model.golden import FILE, Golden, check_golden, needs_check
+from klinepred.model.novelty import Novelty
 from klinepred.paths import new_folder, write_atomic
 from klinepred.settings import DatasetSettings, ModelSettings
 
 FORMAT: Final = 3
-"""1: one network, without the options of today's. 2: several networks, told by `members`. 3: golden inputs and outputs.
-All are read."""
+"""1: one network, without the options of today's. 2: several networks, told by `members`. 3: golden inputs and outputs,
+novelty. All are read."""
 WEIGHTS: Final = "weights.safetensors"
 TABLE: Final = "bundle.json"
 SEAL: Final = "content_sha256"
@@ -55,6 +56,8 @@ class ModelBundle:
         Fingerprint of each feature; empty in bundles of before there were any.
     golden
         A few inputs and the network's answers to them; None in bundles of before there were any.
+    novelty
+        How far rows lie from those of training; None likewise, or where there were too few to tell.
     """
 
     network: AnyNetwork
@@ -74,6 +77,7 @@ class ModelBundle:
     recipe: Recipe | None = None
     marks: dict[str, str] = field(default_factory=dict)
     golden: Golden | None = None
+    novelty: Novelty | None = None
 
     @property
     def run_id(self) -> str:
@@ -114,6 +118,7 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
         "scaler": bundle.scaler.to_dict(),
         "split": bundle.split.to_dict(),
         "calibration": bundle.calibration.to_dict(),
+        "novelty": bundle.novelty.to_dict() if bundle.novelty else None,
         "pipeline": bundle.pipeline,
         "provenance": bundle.provenance,
     }
@@ -203,6 +208,7 @@ def _assemble(folder: Path, table: dict[str, Any], payload: bytes) -> ModelBundl
         name=folder.name,
         recipe=Recipe.from_dict(features["recipe"]) if "recipe" in features else None,
         marks={str(name): str(mark) for name, mark in features.get("marks", {}).items()},
+        novelty=Novelty.from_dict(table["novelty"]) if table.get("novelty") else None,
     )
 
 

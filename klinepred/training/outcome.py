@@ -24,6 +24,7 @@ from klinepred.model.calibration import Calibration, fit_calibration
 from klinepred.model.ensemble import AnyNetwork, network_from
 from klinepred.model.forward import forward_rows
 from klinepred.model.golden import make_golden
+from klinepred.model.novelty import fit_novelty
 from klinepred.model.shelf import shelf_name
 from klinepred.settings import ModelSettings, Pipeline
 from klinepred.training.precision import device_name
@@ -131,6 +132,7 @@ def assemble(
     """
     calibration = calibrate(network, data, device=device)
     golden = make_golden(network.eval(), data.x_NF, data.part("calibration"), flatten=model.flatten)
+    novelty = fit_novelty(data.x_NF, train_N=data.mask("train"), validation_N=data.mask("validation"))
     return ModelBundle(
         network=network,
         model=model,
@@ -156,6 +158,7 @@ def assemble(
         recipe=data.features.recipe,
         marks=data.features.marks,
         golden=golden,
+        novelty=novelty,
     )
 
 
