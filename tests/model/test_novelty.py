@@ -79,7 +79,7 @@ def test_it_comes_back_with_the_bundle_and_odd_sizes_are_refused(tmp_path: Path,
     for wrong in ({"precision": [[1.0]]}, {"centre": [0.0]}, {"threshold": "far"}):
         changed = sealed({**table, "novelty": {**table["novelty"], **wrong}})
         (folder / TABLE).write_text(json.dumps(changed))
-        with pytest.raises(ModelError, match="do not fit"):
+        with pytest.raises(ModelError, match="does not fit"):
             load_bundle(folder)
     del table["novelty"]
     (folder / TABLE).write_text(json.dumps(sealed(table)))
