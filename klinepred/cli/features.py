@@ -11,6 +11,8 @@ import click
 
 from klinepred.cli.options import (
     common,
+    engine_options,
+    opened_engine,
     parse_as_of,
     parse_span,
     parse_symbols,
@@ -117,6 +119,47 @@ def show_command(
         write_rows(_side_by_side(frame.tail(last)), form=form, output=output, title=title)
     else:
         write_rows(frame, form=form, output=output)
+
+
+@command.command("build", epilog="Example: klinepred features build -p us-equities-5m")
+@common
+@pipeline_option
+@set_option
+@engine_options
+@format_options
+def build_command(
+    *,
+    workspace: Path,
+    quiet: bool,
+    verbose: bool,
+    pipeline: str,
+    overrides: tuple[str, ...],
+    engine: str,
+    workers: int | None,
+    form: str,
+    output: Path | None,
+) -> None:
+    """Bring the kept features of the pipeline's symbols up to date: only what changed since last time is computed.
+
+    `train`, `evaluate` and `predict` do so themselves; this does it alone, and with --engine ray on a cluster whose
+    machines all see the workspace. The result is the same bit for bit.
+    """
+    import polars as pl
+
+    from klinepred.pipeline import refresh_features
+
+    space = begin(workspace, quiet=quiet, verbose=verbose)
+    run = read_pipeline(pipeline, overrides, space)
+    with opened_engine(engine, workers) as who:
+        done = refresh_features(run, space, engine=who)
+    row = {
+        "symbols": len(done.calendars),
+        "bars": done.bars,
+        "computed": done.computed,
+        "features": len(done.features.names),
+        "fingerprint": done.features.fingerprint,
+    }
+    write_rows(pl.DataFrame([row]), form=form, output=output)
 
 
 def _side_by_side(rows: pl.DataFrame) -> pl.DataFrame:

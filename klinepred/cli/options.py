@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from klinepred.config import load_pipeline
+from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import UsageError
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
@@ -52,6 +54,37 @@ def common(function: F) -> F:
     function = click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")(function)
     function = click.option("-q", "--quiet", is_flag=True, help="Only errors on stderr.")(function)
     return workspace_option(function)
+
+
+def engine_options(function: F) -> F:
+    """--engine, --num-workers."""
+    function = click.option(
+        "--num-workers",
+        "workers",
+        type=click.IntRange(1),
+        help="Workers of --engine ray (default: all cores).",
+    )(function)
+    return click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Who computes: this process, or a Ray cluster (that of RAY_ADDRESS, else one on this machine).",
+    )(function)
+
+
+@contextmanager
+def opened_engine(name: str, workers: int | None) -> Iterator[Engine]:
+    """The engine called `name`, for the length of a block."""
+    if name == "local":
+        if workers is not None:
+            logging.getLogger("klinepred").warning("--num-workers is ignored without --engine ray")
+        yield HERE
+        return
+    from klinepred.engine.on_ray import ray_cluster
+
+    with ray_cluster(workers=workers) as engine:
+        yield engine
 
 
 def start(workspace: Path, *, quiet: bool, verbose: bool) -> Workspace:

@@ -6,35 +6,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 from filelock import FileLock
 
+from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import FeatureError
 from klinepred.features.build import FeatureFrame
-from klinepred.features.columns import Plan, across_columns, own_columns, parts_of, placed_bars, plans, sizes_of
+from klinepred.features.columns import Plan, across_columns, plans
 from klinepred.features.cross import CROSS_BARS, CROSS_INPUT
 from klinepred.features.kept import read_kept, tools, write_kept
-from klinepred.features.price import LONGEST_SESSION
+from klinepred.features.refresh import QUARTER, Quarter, refresh
 from klinepred.features.spec import FeatureSet
-from klinepred.features.workers import each
-from klinepred.paths import file_name
-from klinepred.schema import CALENDAR, VALUES, Bars
+from klinepred.schema import Bars
 
 BATCH_ROWS: Final = 1_000_000
 """Bars read at once: whole symbols."""
-SETTLED: Final = 4
-"""Lookbacks of history before a bar that is computed anew: what an average that never quite forgets still has of older
-bars, 1e-6 after one, is below the last digit of Float32 by then."""
-MARK: Final = "_mark"
-"""A digest of all bars of the symbol up to this one: where it differs, everything from there on is computed anew."""
-_QUARTER: Final = pl.format("{}Q{}", pl.col("ts").dt.year(), pl.col("ts").dt.quarter())
+SHARES: Final = 3
+"""Groups of symbols for each of several workers: one that is done early takes another."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,9 @@ def cached_frame(bars: Bars, features: FeatureSet, *, universe: Sequence[str], f
         return cached_features(bars, features, universe=universe, folder=folder).frame()
 
 
-def cached_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str], folder: Path) -> Cached:
+def cached_features(
+    bars: Bars, features: FeatureSet, *, universe: Sequence[str], folder: Path, engine: Engine = HERE
+) -> Cached:
     """Bring the features of `bars` in `folder` up to date, a few symbols at a time.
 
     Bars that are there as they were when their features were computed cost a look at their digest. Of the others, the
@@ -93,33 +89,27 @@ def cached_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str]
         Symbols the cross-section is taken over; those in `bars` beyond it are measured against it.
     folder
         Belongs to this function: what is in it may be deleted at any time.
+    engine
+        Who works through the groups of symbols: one after another here, or many at once on a cluster, whose machines
+        all see `folder` and the bars.
 
     Raises
     ------
     FeatureError
         As `build_features`.
     """
-    own, across = plans(features, pl.Float32())
+    across = plans(features, pl.Float32())[1]
     place = _place(folder, features)
     calendars: dict[str, str] = {}
-    quarters: dict[str, dict[str, _Quarter]] = {}
+    quarters: dict[str, dict[str, Quarter]] = {}
     total = computed = 0
     with _locked(folder, features):
-        for batch in _batches(bars):
-            names = sizes_of(batch).get_column("value").to_list()
-            homes = [place / "own" / file_name(name) for name in names]
-            looks = each(lambda one: _look(*one), zip(parts_of(batch, sizes_of(batch)), homes, strict=True))
-            stale = sum(look.bars.height - look.keep for look in looks)
-            # by far the cheapest way to place many bars is all at once
-            whole = placed_bars(batch) if stale * 2 > batch.height else None
-            spots = [None] * len(looks) if whole is None else list(parts_of(whole, sizes_of(whole)))
-            each(lambda one: _refresh(*one, features, own), zip(looks, homes, spots, strict=True))
-            for name, home, look in zip(names, homes, looks, strict=True):
-                for row in look.quarters.iter_rows(named=True):
-                    part = _Quarter(home / f"{row['_quarter']}.arrow", row["len"], row[MARK])
-                    quarters.setdefault(row["_quarter"], {})[name] = part
-                calendars[name] = str(look.bars.item(0, CALENDAR))
-            total, computed = total + batch.height, computed + stale
+        work = partial(refresh, bars=bars, features=features, place=place)
+        for done in engine.map(work, _groups(bars, workers=engine.workers)):
+            for quarter, parts in done.quarters.items():
+                quarters.setdefault(quarter, {}).update(parts)
+            calendars |= done.calendars
+            total, computed = total + done.bars, computed + done.computed
         sides = _cross(quarters, place / "across", across, universe) if across.names else []
     files = [(name, quarters[q][name].path) for name in calendars for q in sorted(quarters) if name in quarters[q]]
     return Cached(features, tuple(universe), calendars, tuple(files), tuple(sides), bars=total, computed=computed)
@@ -136,100 +126,17 @@ def _locked(folder: Path, features: FeatureSet) -> FileLock:
     return FileLock(place / ".lock", is_singleton=True)
 
 
-@dataclass(frozen=True)
-class _Quarter:
-    """A symbol's rows of a quarter: where, how many, the mark of the last."""
-
-    path: Path
-    rows: int
-    mark: int
-
-
-@dataclass(frozen=True)
-class _Look:
-    """Bars of a symbol with mark and quarter; how many of the first are known, of how many; `len`, mark of quarters."""
-
-    bars: pl.DataFrame
-    keep: int
-    known: int
-    quarters: pl.DataFrame
-
-
-def _look(bars: pl.DataFrame, home: Path) -> _Look:
-    """Compare the bars of one symbol with those that the files in `home` were made of."""
-    bars = bars.with_columns(pl.Series(MARK, _marks(bars)), _quarter=_QUARTER)
-    known = [table for path in sorted(home.glob("*.arrow")) if (table := read_kept(path, ["ts", MARK])) is not None]
-    old = pl.concat(known) if known else bars.select("ts", MARK).clear()
-    both = min(old.height, bars.height)
-    same = (old["ts"].head(both) == bars["ts"].head(both)) & (old[MARK].head(both) == bars[MARK].head(both))
-    keep = both if bool(same.all()) else int(same.arg_min() or 0)
-    quarters = bars.group_by("_quarter", maintain_order=True).agg(pl.len(), pl.col(MARK).last())
-    return _Look(bars, keep, old.height, quarters)
-
-
-def _refresh(look: _Look, home: Path, placed: pl.DataFrame | None, features: FeatureSet, plan: Plan) -> None:
-    """Files of one symbol brought up to date; stopped at any moment, what is there is a true beginning.
-
-    Parameters
-    ----------
-    placed
-        `look.bars` with their place on the calendar; None = to be found out for the rows that need it.
-    """
-    bars, keep = look.bars, look.keep
-    if keep == bars.height == look.known:
-        return
-    edge = bars.item(min(keep, bars.height - 1), "_quarter")
-    begun = int((bars["_quarter"].head(keep) == edge).sum())
-    head = read_kept(home / f"{edge}.arrow") if begun else None
-    rows = _tail(bars, placed, keep, features, plan)
-    if head is not None:
-        rows = pl.concat([head.head(begun).with_columns(_quarter=pl.lit(edge)), rows])
-    for path in sorted(home.glob("*.arrow"), reverse=True):
-        if path.stem >= edge:
-            path.unlink()
-    for (quarter,), part in rows.group_by("_quarter", maintain_order=True):
-        write_kept(part.drop("_quarter"), home / f"{quarter}.arrow")
-
-
-def _tail(bars: pl.DataFrame, placed: pl.DataFrame | None, keep: int, features: FeatureSet, plan: Plan) -> pl.DataFrame:
-    """Own features from row `keep` on, from as many bars and whole sessions before as they look back over."""
-    near = keep - SETTLED * features.lookback_bars
-    far = max(0, near - (features.lookback_sessions + 1) * LONGEST_SESSION)
-    placed = placed_bars(bars.slice(far).drop(MARK, "_quarter")) if placed is None else placed.slice(far)
-    start = max(0, near) - far
-    if features.lookback_sessions:
-        sessions = placed.get_column("session").head(keep - far + 1)
-        first = sessions.unique().sort().tail(features.lookback_sessions + 1)[0]
-        start = min(start, int((sessions < first).sum()))
-    values = own_columns(placed.slice(start), plan).with_columns(plan.masks).slice(keep - far - start)
-    return values.select(
-        "ts",
-        "close",
-        bars[MARK].slice(keep),
-        pl.Series("_row", np.arange(keep + 1, bars.height + 1, dtype=np.int64)),
-        *CROSS_INPUT,
-        *plan.names,
-        bars["_quarter"].slice(keep),
-    )
-
-
-def _marks(bars: pl.DataFrame) -> npt.NDArray[np.uint64]:
-    """Digest of the symbol's bars up to each one: sums, modulo 2^64, of a digest of each bar with its calendar."""
-    seed = int.from_bytes(hashlib.sha256(str(bars.item(0, CALENDAR)).encode()).digest()[:8], "big")
-    return np.cumsum(bars.select("ts", *VALUES).hash_rows(seed=seed).to_numpy())
-
-
-def _batches(bars: Bars) -> Iterator[pl.DataFrame]:
-    """Bars of whole symbols, sorted; about `BATCH_ROWS` at once."""
+def _groups(bars: Bars, *, workers: int) -> list[list[str]]:
+    """Whole symbols, sorted; of about `BATCH_ROWS` bars together, fewer where several workers share them."""
     sizes = bars.group_by("symbol").agg(pl.len()).sort("symbol").collect()
-    group = (sizes.get_column("len").cum_sum() - 1) // BATCH_ROWS
-    for _, part in sizes.with_columns(group=group).group_by("group", maintain_order=True):
-        names = part.get_column("symbol").to_list()
-        yield bars.filter(pl.col("symbol").is_in(names)).collect().sort("symbol", "ts")
+    share = sizes.get_column("len").sum() // (SHARES * workers) if workers > 1 else BATCH_ROWS
+    group = (sizes.get_column("len").cum_sum() - 1) // min(BATCH_ROWS, max(1, share))
+    parts = sizes.with_columns(group=group).group_by("group", maintain_order=True)
+    return [part.get_column("symbol").to_list() for _, part in parts]
 
 
 def _cross(
-    quarters: Mapping[str, Mapping[str, _Quarter]], home: Path, plan: Plan, universe: Sequence[str]
+    quarters: Mapping[str, Mapping[str, Quarter]], home: Path, plan: Plan, universe: Sequence[str]
 ) -> list[Path]:
     """Files of the cross-section, one a quarter, computed where a bar up to its end changed."""
     names = sorted({name for parts in quarters.values() for name in parts})
@@ -249,11 +156,11 @@ def _cross(
         moves = _moves([quarters[name] for name in sorted(quarters)[: number + 1]])
         sides = pl.concat(across_columns(moves, plan, universe=universe))
         rows = pl.concat([moves.select("symbol", "ts"), sides], how="horizontal")
-        write_kept(rows.filter(quarter == _QUARTER), path)
+        write_kept(rows.filter(quarter == QUARTER), path)
     return out
 
 
-def _moves(quarters: Sequence[Mapping[str, _Quarter]]) -> pl.DataFrame:
+def _moves(quarters: Sequence[Mapping[str, Quarter]]) -> pl.DataFrame:
     """What the cross-section of the last quarter reads: its rows, and `CROSS_BARS` of every symbol before them."""
     last, before = quarters[-1], quarters[:-1]
     first = len(before)

@@ -1,6 +1,6 @@
 """In: a pipeline and a workspace. Out: its steps: ingest, audit, train, evaluate, predict; each can be run alone."""
 
-from klinepred.pipeline.data import build_dataset, build_folds, dataset_of, describe_dataset
+from klinepred.pipeline.data import build_dataset, build_folds, dataset_of, describe_dataset, refresh_features
 from klinepred.pipeline.judge import GradedModel, compare_models, evaluate_model, predict_bars
 from klinepred.pipeline.learn import (
     Trained,
@@ -29,6 +29,7 @@ __all__ = [
     "describe_dataset",
     "evaluate_model",
     "predict_bars",
+    "refresh_features",
     "resumed_pipeline",
     "run_round",
     "train_folds",

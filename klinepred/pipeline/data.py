@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
+from klinepred.engine.engine import HERE, Engine
 from klinepred.paths import Workspace
 from klinepred.pipeline.symbols import choose_symbols
 from klinepred.settings import Pipeline
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from klinepred.dataset.make import Dataset
     from klinepred.dataset.scale import Scaler
+    from klinepred.features.cache import Cached
     from klinepred.model.bundle import ModelBundle
 
 log = logging.getLogger("klinepred.pipeline")
@@ -66,6 +68,22 @@ def build_folds(
             del table  # a matrix beside it is enough
         yield data
         del data
+
+
+def refresh_features(run: Pipeline, space: Workspace, *, engine: Engine = HERE) -> Cached:
+    """Bring the features that are kept of the pipeline's symbols up to date, by whatever engine.
+
+    Raises
+    ------
+    StoreError, FeatureError
+        Nothing is stored; or as `klinepred.features.cache.cached_features`.
+    """
+    from klinepred.features.cache import cached_features
+    from klinepred.features.custom import features_for
+
+    symbols = choose_symbols(run, space)
+    bars = scan_bars(space, symbols=symbols)
+    return cached_features(bars, features_for(run.features), universe=symbols, folder=space.features, engine=engine)
 
 
 def describe_dataset(run: Pipeline, space: Workspace) -> tuple[pl.DataFrame, dict[str, int]]:

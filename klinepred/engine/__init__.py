@@ -1,0 +1,1 @@
+"""In: a pure function, things. Out: what it gives for each: computed here, or on the machines of a cluster."""

@@ -1,0 +1,37 @@
+"""In: a pure function, things. Out: `Engine`, who applies it to each; `HERE` does so in this process, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Engine(Protocol):
+    """Applies pure functions; the results do not depend on who does."""
+
+    @property
+    def workers(self) -> int:
+        """How many things are worked on at once."""
+
+    def map(self, function: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
+        """`function` of each thing, in their order.
+
+        The function may be applied to a thing more than once, when a machine was lost: what it writes must be the same
+        each time, and whole or not there.
+        """
+
+
+class Here:
+    """This process, one thing after another."""
+
+    workers = 1
+
+    def map(self, function: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
+        """As `Engine.map`."""
+        return map(function, things)
+
+
+HERE: Final = Here()

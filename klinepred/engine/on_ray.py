@@ -1,0 +1,119 @@
+"""In: a Ray cluster. Out: `OnRay`, an engine that applies functions on its machines, again where one was lost."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+from klinepred.errors import KlinepredError, UsageError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AGAIN: Final = 5
+"""How often a thing is tried again whose worker or machine was lost."""
+AHEAD: Final = 4
+"""Things handed out for each worker before the first result is taken: bounds what waits in memory."""
+
+log = logging.getLogger("klinepred.engine")
+
+
+class OnRay:
+    """Ray's tasks, one processor core each. The workspace must be the same folder on all machines."""
+
+    def __init__(self, ray: ModuleType) -> None:
+        self._ray = ray
+
+    @property
+    def workers(self) -> int:
+        """Processor cores of the cluster."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def map(self, function: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
+        """As `klinepred.engine.engine.Engine.map`; an error of `function` ends it.
+
+        Raises
+        ------
+        KlinepredError
+            A worker was lost again and again.
+        """
+
+        def apply(thing: T) -> R:
+            return function(thing)
+
+        task = self._ray.remote(num_cpus=1, max_retries=AGAIN)(apply)
+        limit = AHEAD * self.workers
+        waiting: deque[Any] = deque()
+        for thing in things:
+            waiting.append(task.remote(thing))
+            if len(waiting) >= limit:
+                yield self._result(waiting.popleft())
+        while waiting:
+            yield self._result(waiting.popleft())
+
+    def _result(self, reference: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except errors.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, Exception) else error from None
+        except errors.RayError as error:
+            raise KlinepredError(
+                "a worker of the Ray cluster",
+                expected=f"to get through, at the latest when tried {AGAIN + 1} times",
+                got=" ".join(str(error).split())[:200],
+                do="look at `ray status` and the machines' memory, then run the same command again",
+            ) from error
+
+
+@contextmanager
+def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
+    """Join the cluster of `RAY_ADDRESS`, or start one on this machine, for the length of a block.
+
+    Parameters
+    ----------
+    workers
+        Processor cores of the one that is started here; default: all.
+
+    Raises
+    ------
+    UsageError
+        Ray is not installed, or the cluster cannot be reached.
+    """
+    ray = _ray()
+    begun = not ray.is_initialized()
+    address = os.environ.get("RAY_ADDRESS")
+    if begun:
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+        own = {} if address else {"num_cpus": workers, "_node_ip_address": "127.0.0.1"}
+        env = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+        try:
+            ray.init(address=address, runtime_env={"env_vars": env}, **{**quiet, **own} if not address else quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"--engine ray, RAY_ADDRESS={address}",
+                expected="a Ray cluster that answers",
+                got=" ".join(str(error).split())[:200],
+                do="start one with `ray start --head`, or unset RAY_ADDRESS to use this machine",
+            ) from error
+    try:
+        yield OnRay(ray)
+    finally:
+        if begun:
+            ray.shutdown()
+
+
+def _ray() -> ModuleType:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            "--engine ray", expected="Ray", got="no such package", do="pip install 'klinepred[ray]'"
+        ) from error
+    return ray  # type: ignore[no-any-return]
