@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from klinepred.cli.options import allow_leaks_option, common, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import (
+    allow_leaks_option,
+    common,
+    engine_options,
+    pipeline_option,
+    read_pipeline,
+    set_option,
+    start,
+)
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +41,8 @@ if TYPE_CHECKING:
 )
 @click.option("--resume", metavar="RUN", help='Continue a run: its name or id, a checkpoint, or "last".')
 @click.option("--init-from", metavar="MODEL", help="Begin a new run from the weights of a saved model (warm start).")
+@engine_options
+@click.option("--gpus-per-worker", "gpus", type=click.FloatRange(min=0), help="GPUs of each worker of --engine ray.")
 @allow_leaks_option
 @common
 @click.pass_context
@@ -45,6 +57,9 @@ def command(
     on_overflow: str | None,
     resume: str | None,
     init_from: str | None,
+    engine: str,
+    workers: int | None,
+    gpus: float | None,
     allow_leaks: bool,
     workspace: Path,
     quiet: bool,
@@ -75,7 +90,21 @@ def command(
     from klinepred.pipeline import train_model
 
     if run.dataset.split.folds > 1:
+        if engine == "ray":
+            raise UsageError(
+                "a walk-forward on Ray",
+                expected="dataset.split.folds = 1",
+                got=str(run.dataset.split.folds),
+                do="train its folds without --engine ray, or set dataset.split.folds=1",
+            )
         return _walk(run, space, resume=resume, init_from=init_from, allow_leaks=allow_leaks, quiet=quiet)
+    if engine == "ray":
+        return _on_ray(
+            run, space, workers or 1, gpus or 0.0, quiet, resume=resume, init_from=init_from, allow_leaks=allow_leaks
+        )
+    for option, value in (("--num-workers", workers), ("--gpus-per-worker", gpus)):
+        if value is not None:
+            logging.getLogger("klinepred").warning("%s is ignored without --engine ray", option)
     done = train_model(
         run,
         space,
@@ -86,12 +115,26 @@ def command(
     )
     if silent:
         return 0
-    counts = ", ".join(f"{name} {count:,}" for name, count in done.data.counts().items())
-    click.echo(f"labels: {counts}", err=True)
-    click.echo(f"model {done.bundle.name}")
-    click.echo(f"run   {done.bundle.run_id}")
+    return _tell(done.bundle.name, done.bundle.run_id, done.data.counts())
+
+
+def _tell(name: str, run_id: str, counts: Mapping[str, int]) -> int:
+    labels = ", ".join(f"{part} {count:,}" for part, count in counts.items())
+    click.echo(f"labels: {labels}", err=True)
+    click.echo(f"model {name}")
+    click.echo(f"run   {run_id}")
     click.echo("next: klinepred evaluate, klinepred predict, klinepred ui", err=True)
     return 0
+
+
+def _on_ray(run: Pipeline, space: Workspace, workers: int, gpus: float, quiet: bool, **options: Any) -> int:
+    """Train on a Ray cluster."""
+    from klinepred.cli.progress import TrainingBar
+    from klinepred.pipeline.cluster import train_on_ray
+
+    bar = TrainingBar(quiet=quiet)
+    done = train_on_ray(run, space, workers=workers, gpus=gpus, progress=bar, **options)
+    return _tell(done.name, done.run_id, done.counts)
 
 
 def _walk(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -27,12 +28,12 @@ class OnRay:
     """Ray's tasks, one processor core each. The workspace must be the same folder on all machines."""
 
     def __init__(self, ray: ModuleType) -> None:
-        self._ray = ray
+        self.ray = ray
 
     @property
     def workers(self) -> int:
         """Processor cores of the cluster."""
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def map(self, function: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
         """As `klinepred.engine.engine.Engine.map`; an error of `function` ends it.
@@ -46,7 +47,7 @@ class OnRay:
         def apply(thing: T) -> R:
             return function(thing)
 
-        task = self._ray.remote(num_cpus=1, max_retries=AGAIN)(apply)
+        task = self.ray.remote(num_cpus=1, max_retries=AGAIN)(apply)
         limit = AHEAD * self.workers
         waiting: deque[Any] = deque()
         for thing in things:
@@ -57,9 +58,9 @@ class OnRay:
             yield self._result(waiting.popleft())
 
     def _result(self, reference: Any) -> Any:
-        errors = self._ray.exceptions
+        errors = self.ray.exceptions
         try:
-            return self._ray.get(reference)
+            return self.ray.get(reference)
         except errors.RayTaskError as error:
             raise error.cause if isinstance(error.cause, Exception) else error from None
         except errors.RayError as error:
@@ -93,7 +94,9 @@ def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
         own = {} if address else {"num_cpus": workers, "_node_ip_address": "127.0.0.1"}
         env = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
         try:
-            ray.init(address=address, runtime_env={"env_vars": env}, **{**quiet, **own} if not address else quiet)
+            ray.init(
+                address=address or "local", runtime_env={"env_vars": env}, **{**quiet, **own} if not address else quiet
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UsageError(
                 f"--engine ray, RAY_ADDRESS={address}",
@@ -102,7 +105,8 @@ def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
                 do="start one with `ray start --head`, or unset RAY_ADDRESS to use this machine",
             ) from error
     try:
-        yield OnRay(ray)
+        with redirect_stdout(sys.stderr):  # Ray tells of lost workers on stdout, where results belong
+            yield OnRay(ray)
     finally:
         if begun:
             ray.shutdown()

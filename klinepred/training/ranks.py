@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 PATIENCE: Final = timedelta(hours=2)
 """How long a process waits for the others: the first one audits and makes features while they do."""
+JOB: Final = "KLINEPRED_JOB"
+"""Environment variable with a name that the processes of one job share, and no job before had."""
 NEEDED: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -214,14 +216,19 @@ def joined() -> Iterator[Ranks]:
 
 
 def job() -> str:
-    """What the processes of one `torchrun` have in common, over its restarts too; empty without it."""
+    """What processes that were started together have in common, over restarts too; empty for one started alone."""
+    if os.environ.get(JOB):
+        return os.environ[JOB]
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     return f"{name}/{os.environ.get('MASTER_ADDR', '')}:{os.getppid()}" if name else ""
 
 
 def restarted() -> bool:
-    """Whether `torchrun` has started the processes again, because one of them had died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") or 0) > 0
+    """Whether the processes may have been started again, because one of them had died.
+
+    `torchrun` tells; a job whose name nobody had before has no checkpoint unless it was.
+    """
+    return JOB in os.environ or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") or 0) > 0
 
 
 def refuse_several(what: str, *, do: str) -> None:

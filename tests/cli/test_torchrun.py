@@ -86,6 +86,7 @@ def killed_once(space: Path, running: subprocess.Popen[str]) -> bool:
     return False
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for the process to kill in /proc")
 def test_torchrun_starts_again_after_a_kill_and_ends_with_the_same_model(space: Path, undisturbed: bytes) -> None:
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]

@@ -1,0 +1,133 @@
+"""In: small clusters of Ray on this machine. Out: claims that who computes changes nothing, though workers die."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from klinepred.cli import main
+from klinepred.engine.engine import HERE
+from tests.engine.clusters import alone
+
+PIPELINE = """
+name = "small"
+[data]
+source = "simulate"
+calendar = "XNYS"
+[data.simulate]
+seed = 7
+symbols = 6
+start = 2026-01-02
+end = 2026-03-31
+ic = 0.2
+"""
+
+KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from ray.cluster_utils import Cluster
+from klinepred.engine.on_ray import ray_cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
+os.environ["RAY_ADDRESS"] = cluster.address
+place = Path(sys.argv[1])
+
+def work(number):
+    mark = place / f"{number}"
+    first = not mark.exists()
+    mark.touch()
+    if number == 3 and first:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    return number * number
+
+got = []
+with ray_cluster() as engine:
+    assert engine.workers == 3
+    for value in engine.map(work, range(24)):
+        got.append(value)
+        if len(got) == 4:
+            cluster.remove_node(nodes[0], allow_graceful=False)
+assert got == [number * number for number in range(24)], got
+print("as it should be")
+"""
+
+FAILS = """
+from klinepred.engine.on_ray import ray_cluster
+from klinepred.errors import FeatureError
+
+def work(number):
+    if number == 2:
+        raise FeatureError("bars", expected="two", got="one", do="that")
+    return number
+
+seen = []
+try:
+    with ray_cluster(workers=1) as engine:
+        for value in engine.map(work, range(5)):
+            seen.append(value)
+except FeatureError as error:
+    print(seen, error.got)
+"""
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wörk space")
+    (folder / "small.toml").write_text(PIPELINE, encoding="utf-8")
+    assert main(["ingest", "-q", "-p", str(folder / "small.toml"), "-w", str(folder)]) == 0
+    return folder
+
+
+def kept(space: Path) -> dict[str, str]:
+    folder = space / "data" / "features"
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.arrow")
+    }
+
+
+def test_features_built_by_ray_are_those_built_here_bit_for_bit(space: Path) -> None:
+    words = ["features", "build", "-p", str(space / "small.toml"), "-w", str(space), "--format", "csv"]
+    by_ray = alone("-m", "klinepred", *words, "--engine", "ray", "--num-workers", "2")
+    assert by_ray.returncode == 0, by_ray.stderr
+    found = kept(space)
+    assert by_ray.stdout.splitlines()[1].startswith("6,28548,28548,50,")
+    for path in (space / "data" / "features").rglob("*.arrow"):
+        path.unlink()
+    here = alone("-m", "klinepred", *words)
+    assert here.stdout == by_ray.stdout
+    assert kept(space) == found
+
+
+def test_a_killed_worker_and_a_killed_machine_change_nothing(tmp_path: Path) -> None:
+    done = alone("-c", KILLED, str(tmp_path))
+    assert done.stdout.splitlines()[-1:] == ["as it should be"], done.stderr
+
+
+def test_an_error_of_ours_comes_through_as_itself() -> None:
+    done = alone("-c", FAILS)
+    assert done.stdout.splitlines()[-1:] == ["[0, 1] one"], done.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    words = ["features", "build", "-p", "demo", "-w", "/nowhere", "--engine", "ray"]
+    done = alone("-m", "klinepred", *words, RAY_ADDRESS="not an address")
+    assert done.returncode == 2, done.stderr
+    assert "RAY_ADDRESS=not an address" in done.stderr
+    assert "ray start --head" in done.stderr
+
+
+def test_here_is_one_thing_after_another_in_order() -> None:
+    seen: list[int] = []
+
+    def work(number: int) -> int:
+        seen.append(number)
+        return -number
+
+    results = HERE.map(work, [3, 1, 2])
+    assert next(results) == -3
+    assert seen == [3]
+    assert list(results) == [-1, -2]
