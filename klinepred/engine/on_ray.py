@@ -120,4 +120,4 @@ def _ray() -> ModuleType:
         raise UsageError(
             "--engine ray", expected="Ray", got="no such package", do="pip install 'klinepred[ray]'"
         ) from error
-    return ray  # type: ignore[no-any-return]
+    return ray

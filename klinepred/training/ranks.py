@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import torch
 from torch import distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from klinepred.errors import KlinepredError, TrainingError, UsageError
 from klinepred.training.precision import choose_device
@@ -197,9 +199,13 @@ def joined() -> Iterator[Ranks]:
             got=f"no {', '.join(lacking)}",
             do="start with torchrun --nproc-per-node N -m klinepred train, or unset WORLD_SIZE",
         )
-    card = torch.cuda.is_available()
+    carriers = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    # torchrun keeps one store over restarts: addresses of processes that are gone must not be found in it
+    life = f"life-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     try:
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if card else "gloo", timeout=PATIENCE)
+        store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+        own = PrefixStore(life, store)
+        distributed.init_process_group(carriers, store=own, rank=rank, world_size=world, timeout=PATIENCE)
         yield ranks()
     except (distributed.DistError, RuntimeError) as error:
         if isinstance(error, KlinepredError) or not lost(error):
