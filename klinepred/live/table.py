@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
 from deltalake.exceptions import DeltaError
+from deltalake.schema import PrimitiveType
 
 from klinepred.bars.parts import Part, write_parts
 from klinepred.bars.tables import open_table, reason, writing
@@ -70,8 +71,20 @@ def scan(folder: Path, table: Table, *, since: datetime | None = None) -> pl.Laz
     gone = [path.name for path in paths if not path.is_file()]
     if gone:
         raise _damaged(folder / table.name, f"{len(gone)} of {len(paths)} data files of version {number} gone")
-    rows = pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(*table.schema)
+    rows = _read(paths, table)
     return rows if since is None else rows.filter(pl.col("bar_ts") >= pl.lit(since, table.schema["bar_ts"]))
+
+
+def _read(paths: list[Path], table: Table) -> pl.LazyFrame:
+    """Rows of data files; null in a column that there was not yet when the file was written."""
+    return pl.scan_parquet(
+        paths,
+        hive_partitioning=False,
+        glob=False,
+        schema=dict(table.schema),
+        missing_columns="insert",
+        extra_columns="ignore",
+    )
 
 
 def version(folder: Path, table: Table) -> int:
@@ -94,9 +107,21 @@ def append(folder: Path, table: Table, rows: pl.DataFrame) -> None:
     if number % FOLD_EVERY:
         return
     try:
+        _name_columns(folder, table)
         _fold(folder, table)
     except (StoreError, DeltaError, OSError, pl.exceptions.PolarsError):  # the rows are in; the next append tries again
         return
+
+
+def _name_columns(folder: Path, table: Table) -> None:
+    """Tell other readers of Delta tables of columns that an older klinepred did not have."""
+    found = _open(folder, table)
+    if found is not None:
+        had = {field.name for field in found.schema().fields}
+        kinds = {name: PrimitiveType(_DELTA[dtype.base_type()]) for name, dtype in table.schema.items()}
+        fresh = [Field(name, kind) for name, kind in kinds.items() if name not in had]
+        if fresh:
+            found.alter.add_columns(fresh)
 
 
 def _fold(folder: Path, table: Table) -> None:
@@ -106,9 +131,9 @@ def _fold(folder: Path, table: Table) -> None:
     if len(small) < FOLD_FILES:
         return
     home = folder / table.name
-    rows = pl.read_parquet([part.locate(home) for part in small], hive_partitioning=False, glob=False)
+    rows = _read([part.locate(home) for part in small], table).collect()
     with writing(folder, table.name, rows.height) as made:
-        made.extend(_write(home, rows.select(table.schema.keys()).sort("bar_ts", maintain_order=True)))
+        made.extend(_write(home, rows.sort("bar_ts", maintain_order=True)))
         _commit(folder, table, add=made, remove=small, note={"operation": "fold"})
     needed = {part.locate(home) for part in _live(folder, table)[1]}
     for path in home.glob("part-*.parquet"):

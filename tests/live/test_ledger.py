@@ -11,12 +11,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 
 from klinepred.bars.lock import writer
 from klinepred.errors import StoreError
 from klinepred.live import table
 from klinepred.live.ledger import PREDICTIONS, Recorded, ledger_folder, record, universe_of
 from klinepred.paths import Workspace
+from klinepred.schema import TS
 from tests.bars.made import utc
 from tests.live.made import MODEL, RUN, predicted
 
@@ -100,6 +102,26 @@ def test_another_writer_is_waited_for_and_named(tmp_path: Path, monkeypatch: pyt
         record(space, ROW, store_version=1, now=NOW)
 
 
+def test_a_ledger_of_an_older_klinepred_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "FOLD_EVERY", 1)
+    older = table.Table("predictions", {name: kind for name, kind in PREDICTIONS.schema.items() if name != "p_up"})
+    space = Workspace(tmp_path)
+    before = ROW.drop("p_up").with_columns(
+        store_version=pl.lit(1, pl.Int64), made_at=pl.lit(NOW).cast(TS), written_at=pl.lit(NOW).cast(TS)
+    )
+    with writer(ledger_folder(space)):
+        table.append(ledger_folder(space), older, before)
+    assert rows_of(space)["p_up"].to_list() == [None]
+    assert record(space, ROW.with_columns(symbol=pl.lit("MSFT")), store_version=1, now=NOW) == Recorded(1, 0, 0)
+    assert rows_of(space)["p_up"].to_list() == [None, 0.5]
+    assert record(space, ROW, store_version=1, now=NOW) == Recorded(0, 1, 0)
+    fields = DeltaTable(ledger_folder(space) / "predictions").schema().fields
+    assert {field.name for field in fields} == set(PREDICTIONS.schema)  # other readers see it too
+    with writer(ledger_folder(space)):  # and the older one can still write beside it
+        table.append(ledger_folder(space), older, before.with_columns(symbol=pl.lit("IBM")))
+    assert rows_of(space).select("symbol", "p_up").rows() == [("AAPL", None), ("IBM", None), ("MSFT", 0.5)]
+
+
 def test_a_damaged_ledger_is_told_with_a_way_out(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
     record(space, ROW, store_version=1, now=NOW)
@@ -118,6 +140,7 @@ WRITER = """
 import sys
 from klinepred.live.ledger import record
 from klinepred.paths import Workspace
+from klinepred.schema import TS
 from tests.bars.made import utc
 from tests.live.made import predicted
 import polars as pl
