@@ -128,6 +128,7 @@ def main() -> None:
     parser.add_argument("--curve-rows", type=int, help="of these, for the points of a curve (default 4000, 2000)")
     parser.add_argument("--symbols", type=int, help="how many symbols, 0 = all (default 0, 25)")
     parser.add_argument("--only", default="window,pyqlib,neuralforecast", help="rivals, with commas")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C", help="of our pipeline")
     options = parser.parse_args()
 
     def given(name: str, full: float, quick: float) -> float:
@@ -135,7 +136,7 @@ def main() -> None:
         return float((quick if options.quick else full) if value is None else value)
 
     budget, marks = given("budget", 300, 30), int(given("marks", 10, 5))
-    run = kp.load_pipeline("us-equities-5m")
+    run = kp.load_pipeline("us-equities-5m", overrides=options.overrides)
     field = build_field(
         run,
         options.data,
@@ -160,7 +161,13 @@ def main() -> None:
         for peer, configurations in PEERS.items():
             if peer in wanted:
                 rivals[peer] = race(peer, configurations, field=field, folder=folder, budget=budget, marks=marks)
-    _report(ours, rivals, half, zero=zero, facts={**counts, "budget_s": budget, "rows": int(field.score_N.sum())})
+    _report(
+        ours,
+        rivals,
+        half,
+        zero=zero,
+        facts={**counts, "budget_s": budget, "set": options.overrides, "rows": int(field.score_N.sum())},
+    )
 
 
 def _report(
@@ -169,7 +176,7 @@ def _report(
     half: Curve | None,
     *,
     zero: Grade,
-    facts: Mapping[str, float],
+    facts: Mapping[str, Any],
 ) -> None:
     best = {name: min(curves, key=lambda one: one.best.loss) for name, curves in rivals.items() if curves}
     out: dict[str, Any] = {}
