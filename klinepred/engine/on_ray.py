@@ -20,6 +20,8 @@ AGAIN: Final = 5
 """How often a thing is tried again whose worker or machine was lost."""
 AHEAD: Final = 4
 """Things handed out for each worker before the first result is taken: bounds what waits in memory."""
+LOOPBACK: Final = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""At 0, on every system, what Ray starts on this machine listens on 127.0.0.1 alone. Read when Ray is imported."""
 
 log = logging.getLogger("klinepred.engine")
 
@@ -114,6 +116,8 @@ def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
 
 def _ray() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not os.environ.get("RAY_ADDRESS"):
+        os.environ.setdefault(LOOPBACK, "0")
     try:
         import ray
     except ImportError as error:

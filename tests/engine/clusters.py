@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from klinepred.engine.on_ray import LOOPBACK
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -16,7 +18,7 @@ def alone(*words: str, wait_s: float = 300.0, **more: str) -> subprocess.Complet
     return subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,
-        env={**clean, "PYTHONWARNINGS": "ignore", **more},
+        env={**clean, "PYTHONWARNINGS": "ignore", LOOPBACK: "0", **more},
         capture_output=True,
         text=True,
         timeout=wait_s,

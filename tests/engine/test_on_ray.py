@@ -107,6 +107,22 @@ def test_a_killed_worker_and_a_killed_machine_change_nothing(tmp_path: Path) -> 
     assert done.stdout.splitlines()[-1:] == ["as it should be"], done.stderr
 
 
+LISTENS = """
+import ray, psutil
+from klinepred.engine.on_ray import ray_cluster
+
+with ray_cluster(workers=1) as engine:
+    mine = [process.pid for process in psutil.Process().children(recursive=True)]
+    sockets = [one for one in psutil.net_connections("tcp") if one.status == "LISTEN" and one.pid in mine]
+    print(len(sockets) > 2, sorted({one.laddr.ip for one in sockets}))
+"""
+
+
+def test_what_ray_starts_here_listens_on_the_loopback_alone() -> None:
+    done = alone("-c", LISTENS)
+    assert done.stderr.splitlines()[-1:] in (["True ['127.0.0.1']"], ["True ['127.0.0.1', '::ffff:127.0.0.1']"])
+
+
 def test_an_error_of_ours_comes_through_as_itself() -> None:
     done = alone("-c", FAILS)
     assert done.stdout.splitlines()[-1:] == ["[0, 1] one"], done.stderr
