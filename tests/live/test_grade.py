@@ -128,6 +128,48 @@ def test_what_no_bar_came_for_is_given_up_after_seven_days(tmp_path: Path) -> No
     assert read_ledger(space)["reason"].to_list() == ["no bar came within 7 days", "no bars of it are stored"]
 
 
+def test_a_forecast_of_two_bars_needs_the_one_between(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    _store(space, _bars())
+    _record(space, _row("13:30", "13:40"), _row("13:45", "13:55"))  # 13:50 is missing
+    assert grade_open(space, now=NOW) == Graded(graded=1, ungradable=1)
+    found = read_ledger(space)
+    assert found["raw_bps"].to_list() == pytest.approx([_bps("13:30", "13:40"), None])
+    assert found["reason"].to_list() == [None, "missing bar: not all up to 2026-06-10T13:55:00Z are stored"]
+
+
+def test_a_weekend_and_a_half_day_are_steps_by_the_calendar(tmp_path: Path) -> None:
+    """Friday 19:55 to Monday 13:30; the day after Thanksgiving closes at 18:00 UTC."""
+    space = Workspace(tmp_path)
+    bars = pl.concat([walk(["^GSPC"], start=day, days=4) for day in ("2025-11-28", "2026-06-05")])
+    _store(space, bars)
+    close = dict(bars.select("ts", "close").rows())
+    _record(
+        space,
+        predicted("^GSPC", "2026-06-05T19:55", "2026-06-08T13:30"),
+        predicted("^GSPC", "2025-11-28T17:55", "2025-12-01T14:30"),
+        now="2025-11-28T18:00",
+    )
+    assert grade_open(space, now=NOW) == Graded(graded=2)
+    found = read_ledger(space)
+    steps = [("2025-11-28T17:55", "2025-12-01T14:30"), ("2026-06-05T19:55", "2026-06-08T13:30")]
+    by_hand = [math.log(close[utc(after)] / close[utc(before)]) * 1e4 for before, after in steps]
+    assert found["raw_bps"].to_list() == pytest.approx(by_hand)
+    assert found["kind"].to_list() == [1, 1]
+    assert [str(day) for day in found["session"]] == ["2025-12-01", "2026-06-08"]
+
+
+def test_symbols_and_universes_that_are_gone_have_their_reasons(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    _store(space, _bars())
+    record(space, _row("13:30", "13:35", symbol="GONE"), store_version=0, now=utc(DAY + "13:30"), universe=())
+    assert grade_open(space, now=NOW) == Graded(waiting=1)
+    lost = _row("13:30", "13:35", kind="relative", model="lost")
+    record(space, lost, store_version=0, now=utc(DAY + "13:30"))
+    assert grade_open(space, now=NOW) == Graded(ungradable=1, waiting=1)
+    assert read_ledger(space, model="lost")["reason"].to_list() == ["the universe of its model is not known"]
+
+
 def test_a_relative_forecast_is_graded_against_the_mean_of_its_universe(tmp_path: Path) -> None:
     """y = raw / vol minus its mean over the universe, worked out in plain Python from the closes."""
     space = Workspace(tmp_path)
