@@ -24,6 +24,7 @@ def quiet() -> Iterator[None]:
     """Import and connect without usage reports, start-up messages and warnings about MLflow's own libraries."""
     for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
         os.environ.setdefault(name, "true")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # it is drawn wherever tqdm is installed
     os.environ.setdefault("MLFLOW_UV_AUTO_DETECT", "false")  # else a uv.lock of the folder around goes into models
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what fails is raised as well, without its traceback
