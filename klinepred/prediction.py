@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from klinepred.calendar import Clock, expected_after, newest_finished, segments
+from klinepred.calendar import Clock, expected_after, newest_finished, place, segments
 from klinepred.dataset.make import Dataset, make_dataset
 from klinepred.dataset.target import BREAK, BREAK_STEPS
 from klinepred.errors import DatasetError
@@ -78,6 +78,7 @@ def forecast(
     as_of: datetime | None = None,
     span: tuple[datetime, datetime] | None = None,
     now: datetime | None = None,
+    need_rows: bool = True,
 ) -> Forecast:
     """Predict through the code of training: the bundle's features, scaler, universe and sequences.
 
@@ -93,6 +94,8 @@ def forecast(
         Predict every bar with `span[0] <= ts < span[1]` instead of the newest one only.
     now
         The clock; default the system's.
+    need_rows
+        Whether it is an error that no symbol can be predicted.
 
     Raises
     ------
@@ -118,19 +121,24 @@ def forecast(
         if symbol in wanted:
             failures[symbol] = too_little(features, have_bars, have_sessions)
     mask_N = _asked(data, wanted, span)
-    absent = sorted(set(bundle.universe) - set(frame.get_column("symbol").unique().to_list()))
-    if absent:
-        log.warning(
-            "no bars of %d symbols of the model's universe: %s%s",
-            *(len(absent), ", ".join(absent[:12]), " …" if len(absent) > 12 else ""),
-        )
+    if span is None:
+        mind_absent(bundle, frame.get_column("symbol").unique().to_list())
     counted = count_members(table, data.rows.filter(pl.Series(mask_N)).get_column("ts"))
     rows, prices = _rows(bundle, data, mask_N, clock_now, counted=counted, history=span is not None)
     for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
         failures[symbol] = broken(bundle) + ("" if span is None else ", or it has none between --start and --end")
-    if rows.is_empty():
+    if rows.is_empty() and need_rows:
         raise nothing(failures)
     return Forecast(rows, dict(sorted(failures.items())), prices)
+
+
+def mind_absent(bundle: ModelBundle, there: Iterable[str]) -> None:
+    """A word on symbols of the universe that have no bars."""
+    if absent := sorted(set(bundle.universe) - set(there)):
+        log.warning(
+            "no bars of %d symbols of the model's universe: %s%s",
+            *(len(absent), ", ".join(absent[:12]), " …" if len(absent) > 12 else ""),
+        )
 
 
 def too_little(features: FeatureSet, bars: int, sessions: int) -> str:
@@ -265,6 +273,9 @@ def _clock_columns(
         newest = pl.lit(newest_finished(clock, now), dtype=TS)
         looked.append(part.with_columns(target_ts=expected_after(clock, part["bar_ts"], horizon), _newest=newest))
     spots = pl.concat(looked) if looked else spots.with_columns(target_ts=pl.lit(None, TS), _newest=pl.lit(None, TS))
+    if history:
+        session = place(spots.select(CALENDAR, ts="target_ts")).get_column("session")
+        spots = spots.with_columns(session.alias("_target_session"))
     joined = clocked.join(spots, on=[CALENDAR, "bar_ts"], how="left", maintain_order="left")
     age = ((pl.lit(now, dtype=TS) - pl.col("asof")).dt.total_seconds() / 60).floor().cast(pl.Int64)
     stale = pl.lit(False) if history else pl.col("_newest") > pl.col("bar_ts")

@@ -8,12 +8,15 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from klinepred.dataset.split import CALIBRATION, TRAIN, VALIDATION
 from klinepred.features.build import FeatureFrame
 from klinepred.features.cross import QUORUM
 from klinepred.model.bundle import ModelBundle
 from klinepred.schema import CALENDAR
 
 DAY_MIN: Final = 1440
+SEEN: Final = {TRAIN: "in training span", VALIDATION: "in validation span", CALIBRATION: "in calibration span"}
+"""What is said of bars of a range whose predicted bar had a part in making the model."""
 RETURN: Final = "price__return_1"
 """Where this feature has a value, its symbol counts in the cross-section."""
 
@@ -24,12 +27,12 @@ def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
     Parameters
     ----------
     history
-        Whether the rows are of a range: those inside the train span are marked.
+        Whether the rows are of a range: those that had a part in making the model are marked.
 
     Notes
     -----
-    Reads in_training, session, stale, the calendar, `_age` (minutes since the bar closed), `_untrained`, `_no_unit`,
-    `_no_interval`, `_strange` of `strange_columns`, and `_own`, `_all` of `count_members`.
+    Reads in_training, stale, `_target_session` (of a range), the calendar, `_age` (minutes since the bar closed),
+    `_untrained`, `_no_unit`, `_no_interval`, `_strange` of `strange_columns`, and `_own`, `_all` of `count_members`.
     """
     return pl.concat_str(
         "_strange",
@@ -43,7 +46,7 @@ def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
         pl.when(pl.col("stale") & (pl.col("_age") > DAY_MIN)).then(
             pl.format("stale: closed {} days ago", pl.col("_age") // DAY_MIN)
         ),
-        pl.when(pl.lit(history) & bundle.split.in_training(pl.col("session"))).then(pl.lit("in training span")),
+        *([bundle.split.part_of(pl.col("_target_session")).replace_strict(SEEN, default=None)] if history else []),
         _incomplete(bundle),
         separator="; ",
         ignore_nulls=True,

@@ -18,6 +18,8 @@ from klinepred.model.bundle import load_bundle
 from klinepred.paths import Workspace
 from klinepred.pipeline import build_dataset, train_folds, train_model
 from klinepred.pipeline.folds import list_records, out_of_sample, read_record, record_path
+from klinepred.pipeline.ranges import predict_range, turns_of
+from klinepred.schema import BAR
 from klinepred.settings import DataSettings, Pipeline, SplitSettings
 
 WORDS = [
@@ -82,6 +84,18 @@ def test_every_fold_has_its_model_its_dates_and_its_run_below_that_of_the_walk_f
     assert ends.filter(pl.col("fold") == 1)["label_session"].max() == first.test_end
     assert ends.filter(pl.col("fold") == 2)["label_session"].min() > first.test_end  # type: ignore[operator]
     assert together["prediction"].is_finite().all()
+
+    low, high = together["ts"].min(), together["ts"].max()
+    span = (low, high + BAR)  # type: ignore[operator]
+    turns = turns_of(record, space)
+    asked = pl.concat([part.rows for part in predict_range(turns, space, run, span=span, slice_bars=2_000)])  # type: ignore[arg-type]
+    both = together.join(asked.rename({"bar_ts": "ts"}), on=["symbol", "ts"], suffix="_asked")
+    assert both.height == together.height
+    assert both["model_asked"].equals(both["model"], check_names=False)
+    given = both.filter(pl.col("expected_return_bps").is_not_null())  # a few it abstains from
+    assert given.height > 0.9 * both.height
+    apart = (given["expected_return_bps"] / (given["vol"].cast(pl.Float64) * 1e4) - given["prediction"]).abs().max()
+    assert apart <= 1e-6  # type: ignore[operator]
 
 
 def _single() -> SplitSettings:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -57,16 +59,76 @@ def write_rows(
     elif form == "json":
         _emit((json.dumps(plain(frame).to_dicts(), ensure_ascii=False, allow_nan=False) + "\n").encode(), output)
     else:
-        if output is None and sys.stdout.isatty():
-            raise UsageError(
-                "--format parquet",
-                expected="-o FILE, or stdout sent into a file",
-                got="a terminal",
-                do="add -o rows.parquet",
-            )
+        if output is None:
+            _refuse_terminal()
         buffer = io.BytesIO()
         frame.write_parquet(buffer)
         _emit(buffer.getvalue(), output)
+
+
+@contextmanager
+def open_rows(form: str, output: Path | None) -> Iterator[Callable[[pl.DataFrame], None]]:
+    """Put frames of one schema out one after the other, as csv or parquet; a file appears whole at the end.
+
+    Errors as `write_rows`.
+    """
+    if output is None and form == "parquet":
+        _refuse_terminal()
+    if output is None:
+        with _writer(form, sys.stdout.buffer) as put:
+            yield put
+        sys.stdout.buffer.flush()
+        return
+    from klinepred.paths import open_atomic
+
+    try:
+        with open_atomic(output) as file, _writer(form, file) as put:
+            yield put
+    except OSError as error:
+        raise UsageError(
+            f"-o {output}", expected="a file that can be written", got=str(error), do="name another file"
+        ) from error
+    click.echo(f"wrote {output}", err=True)
+
+
+@contextmanager
+def _writer(form: str, file: IO[bytes]) -> Iterator[Callable[[pl.DataFrame], None]]:
+    if form == "csv":
+        begun = False
+
+        def put_csv(frame: pl.DataFrame) -> None:
+            nonlocal begun
+            file.write(plain(frame).write_csv(include_header=not begun).encode())
+            begun = True
+
+        yield put_csv
+        return
+    import polars as pl
+    from pyarrow import parquet
+
+    writers: list[parquet.ParquetWriter] = []
+
+    def put_parquet(frame: pl.DataFrame) -> None:
+        rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        if not writers:
+            writers.append(parquet.ParquetWriter(file, rows.schema, compression="zstd"))
+        writers[0].write_table(rows)
+
+    try:
+        yield put_parquet
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def _refuse_terminal() -> None:
+    if sys.stdout.isatty():
+        raise UsageError(
+            "--format parquet",
+            expected="-o FILE, or stdout sent into a file",
+            got="a terminal",
+            do="add -o rows.parquet",
+        )
 
 
 def write_json(report: Any, *, output: Path | None = None) -> None:

@@ -97,6 +97,9 @@ def command(
 
     --follow waits for each bar's close by the calendar, takes the bar in from the pipeline's source, predicts, and goes
     on until SIGINT (exit 130) or SIGTERM (143). --follow --now TS replays what is stored from TS on, without waiting.
+
+    --start predicts every bar of a range, for a backtester of your own; of a walk-forward (dataset.split.folds) each by
+    the model that had not seen it. The note marks bars that had a part in making their model.
     """
     space = start(workspace, quiet=quiet, verbose=verbose)
     run = read_pipeline(pipeline, overrides, space)
@@ -109,6 +112,23 @@ def command(
         {"--start": first, "--end": last, "--as-of": as_of, "--sort": order, "--top": top},
         {"--until": until, "--ingest": ingest, "--delay": delay, "--patience": patience},
     )
+
+    if span is not None:
+        from klinepred.cli.ranged import range_to
+
+        return range_to(
+            output,
+            form,
+            space,
+            run,
+            model=model,
+            symbols=wanted,
+            span=span,
+            now=clock,
+            order=order,
+            top=top,
+            prices=prices,
+        )
 
     from klinepred.model.shelf import choose_model
 
@@ -141,7 +161,7 @@ def command(
             record=clock is None and not no_record,
         )
     version = store_version(space)
-    answer = predict_bars(bundle, space, run, symbols=wanted, as_of=moment, span=span, now=clock)
+    answer = predict_bars(bundle, space, run, symbols=wanted, as_of=moment, now=clock)
     shown = answer.rows.hstack(answer.prices.select(PRICES)) if prices else answer.rows
     shown = chosen(shown, order=order, top=top)
     if form == "table":
@@ -151,7 +171,7 @@ def command(
         write_rows(shown, form=form, output=output)
     for symbol, reason in answer.failures.items():
         click.echo(f"no prediction: {symbol}: {reason}", err=True)
-    live = moment is None and span is None and not no_record
+    live = moment is None and not no_record
     kept = not live or keep_live(answer.rows, bundle, space, version=version, now=clock)
     return 3 if answer.failures or not kept else 0
 

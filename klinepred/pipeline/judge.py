@@ -58,7 +58,7 @@ def evaluate_model(
     from klinepred.training.review import count_looks
 
     bundle = load_bundle(folder)
-    _mind_leaks(bundle)
+    mind_leaks(bundle)
     data = dataset_of(bundle, space, now=now)
     looks = count_looks(space, bundle.run_id, test_after=bundle.split.calibration_end.isoformat())
     evaluation = evaluate(
@@ -153,12 +153,12 @@ def compare_models(folders: tuple[Path, Path], space: Workspace, *, settings: Ev
     samples = []
     for folder in folders:
         bundle = load_bundle(folder)
-        _mind_leaks(bundle)
+        mind_leaks(bundle)
         samples.append(sample_of(bundle, dataset_of(bundle, space)))
     return compare(*samples, names=(folders[0].name, folders[1].name), settings=settings)
 
 
-def _mind_leaks(bundle: ModelBundle) -> None:
+def mind_leaks(bundle: ModelBundle) -> None:
     """A word wherever a model is used whose certificate had failed, or that has none."""
     word = str(bundle.provenance.get("leak_certificate", ""))
     if word.startswith("failed"):
@@ -213,9 +213,24 @@ def predict_bars(
     from klinepred.model.bundle import recipe_in
     from klinepred.prediction import forecast
 
-    _mind_leaks(bundle)
+    mind_leaks(bundle)
     if bundle.pipeline.get("name") == run.name and recipe_in(bundle).plain != recipe_of(run.features):
         log.warning("pipeline %s has other features today than model %s: its own are used", run.name, bundle.name)
+    known, unknown = known_symbols(space, run, symbols)
+    stored = set(list_symbols(space).get_column("symbol").to_list())
+    needed = [symbol for symbol in dict.fromkeys([*bundle.universe, *known]) if symbol in stored]
+    answer = forecast(bundle, scan_bars(space, symbols=needed), symbols=known, as_of=as_of, span=span, now=now)
+    return replace(answer, failures={**answer.failures, **unknown})
+
+
+def known_symbols(space: Workspace, run: Pipeline, symbols: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    """Of the symbols asked for (default: the pipeline's) those that are stored, and why the others are left out.
+
+    Raises
+    ------
+    StoreError
+        None is.
+    """
     stored = set(list_symbols(space).get_column("symbol").to_list())
     wanted = symbols or choose_symbols(run, space)
     known = [symbol for symbol in wanted if symbol in stored]
@@ -227,6 +242,4 @@ def predict_bars(
             got="; ".join(list(unknown.values())[:5]),
             do="see `klinepred bars list`, or ingest them first",
         )
-    needed = [symbol for symbol in dict.fromkeys([*bundle.universe, *known]) if symbol in stored]
-    answer = forecast(bundle, scan_bars(space, symbols=needed), symbols=known, as_of=as_of, span=span, now=now)
-    return replace(answer, failures={**answer.failures, **unknown})
+    return known, unknown
