@@ -94,7 +94,7 @@ def render_report(
         plotly=get_plotlyjs() if figures else "",
         line=time_line(background.parts),
         quality=[] if background.quality is None else background.quality.to_dicts(),
-        remarks=background.remarks,
+        remarks=[line for line in background.remarks if line not in evaluation.warnings],
         tags={name: background.tags.get(name, "") for name in TAGS},
         skipped=max((value for _, value in background.history.get("amp/skipped_steps", ())), default=None),
         weights=weights,

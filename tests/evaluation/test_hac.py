@@ -1,4 +1,4 @@
-"""Errors robust to autocorrelation against slow loops, statsmodels' textbook form, and the spread over many samples."""
+"""Errors robust to autocorrelation against slow loops, small changes of weights, and the spread over many samples."""
 
 from __future__ import annotations
 
