@@ -167,9 +167,9 @@ def test_a_round_goes_on_where_a_kill_ended_the_one_before(markets: Path, tmp_pa
     assert model.table["provenance"]["run_id"].startswith(checkpoint.stem.rpartition("-")[2])
 
 
-@pytest.mark.parametrize("step", ["evaluate_model", "promote"])
+@pytest.mark.parametrize(("step", "at"), [("evaluate_model", "2026-05-07T22:00:00Z"), ("promote", CHANGED)])
 def test_a_round_killed_after_training_is_gone_on_with_without_training_again(
-    step: str, markets: Path, crowned: Workspace, tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
+    step: str, at: str, markets: Path, crowned: Workspace, tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = copied(crowned, tmp_path / "w")
     bars = markets / "change.parquet"
@@ -179,13 +179,16 @@ def test_a_round_killed_after_training_is_gone_on_with_without_training_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(scheduled, step, killed)
-        assert typed(*words(bars, space, CHANGED))[0] == 130
+        assert typed(*words(bars, space, at))[0] == 130
     before = [entry.name for entry in list_models(space)]
     code, out, err = typed(*words(bars, space, CHANGED))
     assert code == 0, err
     assert f"a round that was killed had trained {before[-1]}" in err
     assert [entry.name for entry in list_models(space)] == before
     assert out.startswith(f"promoted: {before[-1]} in place of {before[0]}")
+    ended = last_over(space, "demo")
+    assert ended is not None
+    assert ended.last_bar.startswith(at[:10]), "bars that came after the kill are new to the next round"
 
 
 def test_a_step_that_fails_is_named_and_tried_again_by_the_next_round(

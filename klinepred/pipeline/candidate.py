@@ -27,6 +27,8 @@ def train_candidate(
     space: Workspace,
     *,
     version: int | None,
+    bars: int,
+    last_bar: str,
     progress: Progress | None = None,
 ) -> Path:
     """Train a model on what the store holds, from the champion's weights where they fit; its folder on the shelf.
@@ -35,8 +37,8 @@ def train_candidate(
     ----------
     champion
         None = training begins from random weights.
-    version
-        Of the store.
+    version, bars, last_bar
+        Of the store, as in `Round`.
 
     Raises
     ------
@@ -59,6 +61,8 @@ def train_candidate(
             data = build_dataset(run, space, version=version)
     begun = Begun(
         settings=run.model_dump(mode="json"),
+        bars=bars,
+        last_bar=last_bar,
         store_version=version,
         champion=champion.name if champion else "",
         models=tuple(entry.name for entry in list_models(space)),

@@ -70,8 +70,8 @@ class Begun:
     ----------
     settings
         Of the pipeline, resolved.
-    store_version
-        Of the bars it is trained on.
+    bars, last_bar, store_version
+        What it is trained on, as in `Round`.
     champion
         At that time; empty = none.
     models, checkpoints
@@ -79,6 +79,8 @@ class Begun:
     """
 
     settings: dict[str, Any]
+    bars: int
+    last_bar: str
     store_version: int | None
     champion: str
     models: tuple[str, ...]

@@ -147,7 +147,8 @@ class _Steps:
             self.step = "train"
             folder = killed_candidate(before, self.run, self.space, progress=self.progress)
             if folder is not None:
-                self.version = before.store_version
+                # what came since waits for the next round
+                self.version, self.bars, self.last_bar = before.store_version, before.bars, before.last_bar
                 return self._judge(folder, before=before.champion)
         over = last_over(self.space, self.run.name)
         if over is not None and (over.bars, over.last_bar) == (self.bars, self.last_bar):
@@ -162,7 +163,15 @@ class _Steps:
                 return self._ended("not drifted", drift.sentence)
             log.info("%s", drift.sentence)
         self._begin("train", f"{self.run.model.preset} from {champion.name if champion else 'random weights'}")
-        folder = train_candidate(champion, self.run, self.space, version=self.version, progress=self.progress)
+        folder = train_candidate(
+            champion,
+            self.run,
+            self.space,
+            version=self.version,
+            bars=self.bars,
+            last_bar=self.last_bar,
+            progress=self.progress,
+        )
         return self._judge(folder, before=champion.name if champion else "")
 
     def _begin(self, step: str, what: str) -> None:
