@@ -52,7 +52,7 @@ def list_versions(folder: Path) -> list[int]:
     """Versions whose commits are in the log, ascending; empty where there is no table."""
     try:
         names = [path.name for path in (folder / LOG).iterdir()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(int(found[1]) for name in names if (found := _JSON.fullmatch(name)))
 

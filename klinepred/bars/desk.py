@@ -208,9 +208,7 @@ def _look_around(change: Change, stored: pl.DataFrame, fresh: set[str], known: s
             loud=True,
         )
     others = stored
-    if stored.height:
-        others = stored.join(pl.concat([change.new, change.revised]), on=KEYS, how="anti")
-    others = pl.concat([others.join(change.withdrawn, on=KEYS, how="anti"), change.revised.select(*BAR_SCHEMA)])
-    desk.steps.extend(
-        find_steps(change.new, others.filter(pl.col("symbol").is_in(change.new["symbol"].unique().to_list())))
-    )
+    for gone in (change.revised, change.withdrawn):  # what is new is not among the stored ones
+        others = others.join(gone, on=KEYS, how="anti") if gone.height else others
+    others = pl.concat([others, change.revised.select(*BAR_SCHEMA)])
+    desk.steps.extend(find_steps(change.new, others))

@@ -23,7 +23,7 @@ from klinepred.bars.release import settle_held
 from klinepred.bars.remarks import Remarks
 from klinepred.bars.report import IngestReport
 from klinepred.bars.steps import in_lines, still_there
-from klinepred.bars.store import store_version
+from klinepred.bars.store import latest_version, store_version
 from klinepred.bars.supply import are_many_parts, deliveries
 from klinepred.bars.tally import Tally
 from klinepred.calendar import Clock, segments, zone_of
@@ -101,7 +101,7 @@ def take_in(
         As `ingest`.
     """
     doubt = Doubt() if are_many_parts(data) else None
-    clock, before = Clock(data.calendar, data.hours), store_version(space)
+    clock, before = Clock(data.calendar, data.hours), latest_version(space)
     desk = Desk(space, clock, tally, Remarks(), doubt, before=before, permit=data.rescale)
     hours = Hours()
     told = time.monotonic()
@@ -124,7 +124,7 @@ def take_in(
         raise _no_rows(data)
     for line in (*in_lines(still_there(space, desk.steps), asked=data.rescale == "always"), *hours.lines()):
         desk.remarks.say(line, loud=True)
-    after = store_version(space)
+    after = latest_version(space)
     return IngestReport(version=after, symbols=reports, remarks=desk.remarks.lines(), changed=after != before)
 
 

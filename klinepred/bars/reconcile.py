@@ -38,7 +38,9 @@ def compare(received: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
     """
     if stored.is_empty():
         return received.with_columns(pl.lit(None, pl.Float64).alias(f"_{name}") for name in VALUES)
-    old = stored.select("symbol", "ts", *(pl.col(name).alias(f"_{name}") for name in VALUES))
+    ends = received.select(low=pl.col("ts").min(), high=pl.col("ts").max()).row(0)
+    old = stored.filter(pl.col("ts").is_between(*ends))  # all else has no counterpart
+    old = old.select("symbol", "ts", *(pl.col(name).alias(f"_{name}") for name in VALUES))
     return received.join(old, on=["symbol", "ts"], how="left", maintain_order="left")
 
 

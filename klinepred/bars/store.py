@@ -11,6 +11,7 @@ import polars as pl
 from klinepred.aliases import canonical
 from klinepred.bars import tables
 from klinepred.bars.clocks import read_symbols
+from klinepred.bars.commits import list_versions
 from klinepred.bars.isolated import is_suspect
 from klinepred.bars.tables import BARS, QUARANTINE, SYMBOLS
 from klinepred.calendar import Clock
@@ -95,6 +96,11 @@ def store_version(space: Workspace, *, as_of: int | datetime | None = None) -> i
     """Version of the bars table; None where nothing was ever stored."""
     table = tables.open_table(space.data / BARS, as_of)
     return None if table is None else table.version()
+
+
+def latest_version(space: Workspace) -> int | None:
+    """`store_version` by the names in the log alone: the table is not opened."""
+    return max(list_versions(space.data / BARS), default=None)
 
 
 def stored_clocks(space: Workspace, *, as_of: int | datetime | None = None) -> dict[str, Clock]:

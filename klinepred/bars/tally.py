@@ -45,10 +45,11 @@ class Tally:
 
     def add_counts(self, counts: pl.DataFrame) -> None:
         """Columns `symbol` and any of the counts, `first_slot`, `last_slot`, `empty_ts`, `held_ts`; one row each."""
+        given = [name for name in COUNTS if name in counts.columns]
         for row in counts.iter_rows(named=True):
             here = self._of(row["symbol"])
-            for name in COUNTS:
-                here.counts[name] += int(row.get(name) or 0)
+            for name in given:
+                here.counts[name] += int(row[name] or 0)
             here.empty_ts = _first(here.empty_ts, row.get("empty_ts"))
             here.held_ts = _first(here.held_ts, row.get("held_ts"))
             if row.get("first_slot") is not None:

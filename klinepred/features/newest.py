@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,9 +17,11 @@ from klinepred.features.cross import CROSS_INPUT, Flags, cross_columns
 from klinepred.features.spec import Feature, FeatureSet
 from klinepred.features.workers import each
 
+SHIFT: Final = re.compile(r"\.shift\(\[dyn int: \d+\]\)$")
+"""How polars writes the value of an earlier row."""
 CODE: Final = "_code"
 """Number of a symbol: what tells symbols apart here."""
-STEPS: Final = (160, 480)
+STEPS: Final = (110, 480)
 """Features are computed together where they look back about as far: over so many bars, or as many as they need."""
 
 
@@ -124,19 +127,27 @@ def own_newest(plan: NewestPlan, trailing: Trailing) -> pl.DataFrame:
 
 
 def _together(bars: pl.DataFrame, plan: Plan, *, with_moves: bool) -> pl.DataFrame:
-    moves = CROSS_INPUT if with_moves else {}
-    last = (
-        shared_columns(bars, plan, by=CODE)
-        .lazy()
-        .group_by(CODE, maintain_order=True)
-        .agg(
-            pl.col("_row").last(),
-            *(value.last() for value in plan.values),
-            **{name: value.last() for name, value in moves.items()},
-        )
-        .collect()
-    )
-    return last.with_columns(plan.masks).select(CODE, *moves, *plan.names)
+    moves = [value.alias(name) for name, value in CROSS_INPUT.items()] if with_moves else []
+    table = shared_columns(bars, plan, by=CODE)
+    near = [value for value in (*plan.values, *moves) if is_near(value)]
+    far = [value for value in (*plan.values, *moves) if not is_near(value)]
+    ends = np.cumsum(table.get_column(CODE).rle().struct.field("len").to_numpy()) - 1
+    last = table.select(CODE, "_row", *near)[ends]
+    if far:
+        groups = table.lazy().group_by(CODE, maintain_order=True)
+        last = last.hstack(groups.agg(value.last() for value in far).drop(CODE).collect())
+    return last.with_columns(plan.masks).select(CODE, *(CROSS_INPUT if with_moves else ()), *plan.names)
+
+
+def is_near(value: pl.Expr) -> bool:
+    """Whether a value depends on its own row and rows at a fixed distance before it, and on no others between.
+
+    The last row of many symbols' bars, one after another, then has its own symbol's value without any grouping, as long
+    as there are so many bars. Whatever is not known to be so is taken for far.
+    """
+    value = value.meta.undo_aliases()
+    known = value.meta.is_literal() or value.meta.is_row_separable() or SHIFT.search(str(value)) is not None
+    return known and all(is_near(part) for part in value.meta.pop())
 
 
 def _apart(bars: pl.DataFrame, plan: Plan) -> pl.DataFrame:

@@ -12,20 +12,20 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from klinepred.bars.store import has_bars, scan_bars, stored_clocks
+from klinepred.bars.store import has_bars, latest_version, scan_bars, stored_clocks
 from klinepred.dataset.make import Dataset, make_dataset
-from klinepred.dataset.target import BREAK, WITHIN_BARS, add_targets
 from klinepred.features.build import FeatureFrame, features_and_moves
 from klinepred.features.columns import placed_bars
 from klinepred.features.newest import CODE, across_newest, newest_plan, own_newest
-from klinepred.live.growth import grown_since, newest_version
+from klinepred.live.growth import grown_since
 from klinepred.live.memory import Memory
 from klinepred.live.trail import PLACED, Ints, Trail
+from klinepred.live.units import units_of
 from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.paths import Workspace
 from klinepred.prediction import Forecast, broken, longest_day, nothing, reach_of, told, too_little
 from klinepred.remarks import count_members
-from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS, Bars
+from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS
 
 log = logging.getLogger("klinepred.live")
 
@@ -52,14 +52,15 @@ class Carried:
         self._features = features_of(bundle)
         self._names: list[str] = []
         self._newest: dict[str, datetime] = {}
-        self._ahead = pl.DataFrame()
+        self._there: dict[str, datetime] = {}
+        self._ahead: pl.DataFrame | None = None  # bars that were not taken yet; None = all is to be read
         self._counted = pl.DataFrame()
         self._front = EPOCH
 
     @property
     def newest(self) -> Mapping[str, datetime]:
         """Open of the newest bar of each symbol there is, predicted or of the universe, by the last `refresh`."""
-        return self._newest
+        return self._there
 
     def refresh(self, moment: datetime) -> None:
         """Take in what the store holds of bars that had closed by `moment`.
@@ -69,29 +70,32 @@ class Carried:
         StoreError
             It cannot be read; the next try reads all of it.
         """
-        newest = newest_version(self._space)
-        more = grown_since(self._space, self.version, newest, self._known()) if newest != self.version else None
-        self.version = -1 if newest != self.version and more is None else newest
-        if self.version < 0:
+        newest = latest_version(self._space)
+        if newest != self.version and self._ahead is not None:
+            more = grown_since(self._space, self.version, newest, self._known())
+            self._ahead = None if more is None else pl.concat([self._ahead, more])
+        self.version = -1 if newest is None else newest
+        if self._ahead is None:
             self._rebuild(moment)
-            self.version = newest
+        due = self._due(moment).group_by("symbol").agg(pl.col("ts").max())
+        self._there = {**self._newest, **{name: max(ts, self._newest.get(name, ts)) for name, ts in due.iter_rows()}}
+
+    def _due(self, moment: datetime) -> pl.DataFrame:
+        """Bars that came but were not taken yet."""
+        return pl.DataFrame(schema=BAR_SCHEMA) if self._ahead is None else self._ahead.filter(_closed(moment))
+
+    def _advance(self, moment: datetime) -> None:
+        """Take the bars that are due: only now, so that those of one time may come one after another."""
+        due = self._due(moment)
+        if due.is_empty() or self._ahead is None:
             return
-        if more is not None and more.height:
-            self._ahead = pl.concat([self._ahead, more])
-        closed = pl.col("ts") + BAR <= moment
-        due = self._ahead.filter(closed)
-        if due.is_empty():
-            return
-        if due.get_column("ts").min() <= self._front or not set(due["symbol"]) <= set(self._names):  # type: ignore[operator]
-            self.version = -1
+        if due["ts"].min() <= self._front or not {*due["symbol"]} <= {*self._names}:  # type: ignore[operator]
             self._rebuild(moment)
-            self.version = newest
             return
-        self._ahead = self._ahead.filter(~closed)
-        self.version = -1  # should this fail half-way, all is read again
+        ahead, self._ahead = self._ahead.filter(~_closed(moment)), None  # should this fail, all is read again
         for rows in due.sort("ts", "symbol").partition_by("ts", maintain_order=True):
             self._step(rows)
-        self.version = newest
+        self._ahead = ahead
 
     def forecast(self, moment: datetime) -> Forecast:
         """Of the newest bar of each symbol that had closed by `moment`, the moment of the last `refresh`.
@@ -101,10 +105,11 @@ class Carried:
         DatasetError
             No symbol can be predicted.
         """
+        self._advance(moment)
         failures = {name: f"no data for {name} finished by {moment:%Y-%m-%dT%H:%M:%SZ}" for name in self._wanted}
         wanted = {*self._wanted}
         codes = np.array([code for code, name in enumerate(self._names) if name in wanted], dtype=np.int64)
-        for code in codes:
+        for code in codes[self._bars_S[codes] > 0] if codes.size else codes:
             name = self._names[code]
             failures.pop(name)
             if not self._usable_S[code]:
@@ -138,6 +143,12 @@ class Carried:
         )
         return Forecast(answer[0], dict(sorted(failures.items())), answer[1])
 
+    def rest(self) -> None:
+        """Do now what the next bar will need, where sessions have ended."""
+        codes = np.flatnonzero(self._bars_S > 0)
+        last = self._trail.newest("bar", codes) + 1 == self._trail.newest("session_bars", codes)
+        self._memory.look_ahead(codes[last & self._usable_S[codes]])
+
     def _known(self) -> list[str]:
         return list(dict.fromkeys([*self._bundle.universe, *self._wanted]))
 
@@ -151,8 +162,9 @@ class Carried:
         session_N = placed.get_column("session").to_physical().to_numpy()
         turned_N = (self._bars_S[codes] > 0) & (session_N != self._trail.newest("session", codes))
         self._trail.push(codes, _plain(placed, PLACED))
+        first_N = (self._bars_S[codes] == 0) & (placed.get_column("bar").to_numpy() > 0)
         self._bars_S[codes] += 1
-        self._sessions_S[codes] += turned_N
+        self._sessions_S[codes] += turned_N.astype(np.int64) - first_N
         x_NF = self._newest_rows(codes)
         self._x_SF[codes] = x_NF
         enough = self._bars_S[codes] >= self._features.lookback_bars
@@ -160,7 +172,8 @@ class Carried:
         self._usable_S[codes] = usable_N
         slot_N = placed.get_column("slot").to_numpy()
         self._pred_S[codes] = self._memory.step(codes, x_NF, slot_N, session_N.astype(np.int64), usable_N)
-        self._kind_S[codes], self._vol_S[codes] = self._units(codes)
+        clocks = [self._calendars[name] for name in self._names]
+        self._kind_S[codes], self._vol_S[codes] = units_of(self._trail, codes, clocks, self._bundle.dataset)
         self._front = rows.item(0, "ts")
         self._newest.update(dict.fromkeys(placed["symbol"].to_list(), self._front))
 
@@ -193,39 +206,22 @@ class Carried:
         kept = pl.col("bar_ts").is_in([*self._newest.values()]) & ~pl.col("bar_ts").is_in(here["bar_ts"].implode())
         self._counted = pl.concat([self._counted.filter(kept), here])
 
-    def _units(self, codes: Ints) -> tuple[np.ndarray, np.ndarray]:
-        """Kind of the step ahead of the newest bars, and its unit."""
-        kind_N, vol_N = self._targets(codes, self._trail.spots(codes, WITHIN_BARS + 2))
-        breaks = np.flatnonzero(kind_N == BREAK)
-        if breaks.size:
-            ends = self._trail.edges(codes[breaks], self._trail.keep, last=WITHIN_BARS + 2)
-            kind_N[breaks], vol_N[breaks] = self._targets(codes[breaks], ends)
-        return kind_N, vol_N
-
-    def _targets(self, codes: Ints, spots: Ints) -> tuple[np.ndarray, np.ndarray]:
-        closes = self._trail.frame(spots, ("ts", "close")).rename({CODE: "symbol"})
-        clocks = pl.Series(CALENDAR, [self._calendars[name] for name in self._names]).cast(pl.String)
-        closes = closes.with_columns(clocks.gather(closes.get_column("symbol")))
-        settings = self._bundle.dataset.model_copy(update={"target": "raw"})
-        last = add_targets(closes, settings, universe=()).group_by("symbol", maintain_order=True).last()
-        vol = last.get_column("vol").cast(pl.Float32).fill_null(float("nan"))
-        return last.get_column("kind").to_numpy().astype(np.int8), vol.to_numpy().copy()
-
     # ---- all of it --------------------------------------------------------------------------------------------
 
     def _rebuild(self, moment: datetime) -> None:
         """Read the store and compute all that is remembered, by the code of `klinepred.prediction.forecast`."""
         self.rebuilt += 1
+        self._ahead = None  # should this fail, the next try begins here again
         bundle, features = self._bundle, self._features
-        stored = has_bars(self._space)
+        stored = has_bars(self._space, as_of=self.version) if self.version >= 0 else set()
         self._names = sorted(name for name in self._known() if name in stored)
-        clocks = stored_clocks(self._space)
+        clocks = stored_clocks(self._space, as_of=self.version) if stored else {}
         self._calendars = {name: str(clocks[name]) for name in self._names}
         self._codes = {name: code for code, name in enumerate(self._names)}
         day = longest_day({*self._calendars.values(), *bundle.calendars.values()})
         keep = reach_of(bundle, features, day=day)
-        frame = self._recent(moment, keep)
-        placed = placed_bars(frame)
+        recent, ahead = self._read(moment, keep)
+        placed = placed_bars(recent)
         table, moves = features_and_moves(placed, features, universe=bundle.universe)
         data = make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
         self._plan = newest_plan(features, day=day)
@@ -233,14 +229,17 @@ class Carried:
         self._trail = Trail(len(self._names), keep=keep)
         self._fill(placed, moves, data)
         self._counted = count_members(table, pl.Series([*self._newest.values()], dtype=TS))
+        self._ahead = ahead
 
-    def _recent(self, moment: datetime, keep: int) -> pl.DataFrame:
-        """The last bars of each symbol that had closed by `moment`; those after it are put aside for later."""
-        bars = scan_bars(self._space, symbols=self._names) if self._names else Bars(pl.LazyFrame(schema=BAR_SCHEMA))
-        closed = pl.col("ts") + BAR <= moment
-        self._ahead = bars.filter(~closed).select(*BAR_SCHEMA).collect()
+    def _read(self, moment: datetime, keep: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The last bars of each symbol that had closed by `moment`; all that had not."""
+        if not self._names:
+            return pl.DataFrame(schema={**BAR_SCHEMA, CALENDAR: pl.String()}), pl.DataFrame(schema=BAR_SCHEMA)
+        bars = scan_bars(self._space, symbols=self._names, as_of=self.version)
+        ahead = bars.filter(~_closed(moment)).select(*BAR_SCHEMA).collect()
         names = bars.collect_schema().names()
-        return bars.filter(closed).group_by("symbol", maintain_order=True).tail(keep).select(names).collect()
+        past = bars.filter(_closed(moment)).group_by("symbol", maintain_order=True).tail(keep)
+        return past.select(names).collect(), ahead
 
     def _fill(self, placed: pl.DataFrame, moves: pl.DataFrame, data: Dataset) -> None:
         size = len(self._names)
@@ -285,6 +284,10 @@ class Carried:
         slot_N = self._trail.newest("slot", codes)
         session_N = self._trail.newest("session", codes).astype(np.int64)
         self._pred_S[codes] = self._memory.fill(codes, runs, np.array(leads, dtype=np.int64), slot_N, session_N)
+
+
+def _closed(moment: datetime) -> pl.Expr:
+    return pl.col("ts") + BAR <= moment
 
 
 def _plain(frame: pl.DataFrame, names: Sequence[str]) -> dict[str, np.ndarray]:

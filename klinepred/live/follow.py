@@ -13,7 +13,7 @@ import polars as pl
 from klinepred.bars.compaction import compact_after
 from klinepred.calendar import Clock, newest_finished
 from klinepred.errors import CalendarError, ConfigError, DatasetError, KlinepredError, UsageError
-from klinepred.live.feed import Feed, failures_of
+from klinepred.live.feed import LOCK_S, Feed, failures_of
 from klinepred.live.stop import Stops
 from klinepred.live.watch import Watch, next_close
 from klinepred.paths import Workspace
@@ -52,6 +52,9 @@ class Predictor(Protocol):
 
     def forecast(self, moment: datetime) -> Forecast:
         """The newest bar of each symbol that had closed by `moment`."""
+
+    def rest(self) -> None:
+        """Whatever may be done before the next bar comes."""
 
 
 @dataclass(frozen=True)
@@ -147,16 +150,19 @@ class Follower:
             there, late = self._look(close)
             now = self.watch.now()
             waited = [name for name in late if self._missed.get(name, 0) < GIVEN_UP]
-            if there and (not waited or now >= close + self.plan.patience):
+            deadline = close + self.plan.patience
+            if there and (not waited or now >= deadline):
                 break
             if not self.plan.again or now + wait >= min(following, close + BAR) + self.plan.delay:
                 break  # it gives way to the next bar
-            self.watch.wait_until(now + wait)
+            self.watch.wait_until(min(now + wait, deadline) if there else now + wait)
             wait = min(2 * wait, LONGEST_WAIT)
         self._missed = {name: self._missed.get(name, 0) + 1 for name in late}
         self._put_out(close, late)
         if self.feed is not None:
-            compact_after(self.space)
+            compact_after(self.space, wait_s=LOCK_S)
+        if there:
+            self.predictor.rest()
 
     def _look(self, close: datetime) -> tuple[bool, list[str]]:
         """Ask the feed; whether anything of this bar is there, and whose is not though their clocks have it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from klinepred.bars import tables
-from klinepred.bars.commits import list_versions, read_commit
+from klinepred.bars.commits import read_commit
 from klinepred.bars.parts import Part
 from klinepred.bars.tables import BARS
 from klinepred.errors import StoreError
@@ -15,11 +15,6 @@ from klinepred.paths import Workspace
 
 MOST = 64
 """After more versions than this all is read anew."""
-
-
-def newest_version(space: Workspace) -> int:
-    """Of the bars; -1 where nothing is stored."""
-    return max(list_versions(space.data / BARS), default=-1)
 
 
 def grown_since(space: Workspace, version: int, newest: int, symbols: Sequence[str]) -> pl.DataFrame | None:

@@ -11,10 +11,12 @@ import torch
 
 from klinepred.live.trail import Ints
 from klinepred.model.ensemble import AnyNetwork, members_of
+from klinepred.model.lstm import State
 from klinepred.settings import DatasetSettings
 
 STEPS = 65_536
 """Most LSTM steps of a batch."""
+NEVER = -2
 
 
 class Memory:
@@ -36,6 +38,8 @@ class Memory:
         lstm = self._members[0].lstm
         shape = (lstm.num_layers, 0 if self._window else symbols, lstm.hidden_size)
         self._states = [(torch.zeros(shape), torch.zeros(shape)) for _ in self._members]
+        self._ahead = [(torch.zeros(shape), torch.zeros(shape)) for _ in self._members]
+        self._ready_S = np.full(symbols, NEVER, dtype=np.int64)
 
     def fill(self, codes: Ints, runs: list[np.ndarray], leads: Ints, slot_N: Ints, session_N: Ints) -> np.ndarray:
         """Begin with sequences that run already.
@@ -73,12 +77,18 @@ class Memory:
         linked_N = slot_N == self._slot_S[codes] + 1
         before_N = np.where(linked_N, self._run_S[codes], 0)
         opens_N = (before_N == 0) | (session_N != self._session_S[codes])
+        ready_N = opens_N & (before_N > 0) & (self._ready_S[codes] == slot_N - 1)
         self._slot_S[codes], self._session_S[codes] = slot_N, session_N
         self._run_S[codes] = np.where(usable_N, before_N + 1, 0)
         if self._window:
             self._keep_rows(codes, x_NF)
             return self._windows(codes)
         pred_N = np.full(codes.size, np.nan, dtype=np.float32)
+        if ready_N.any():  # what leads the session in was read already
+            mine = torch.from_numpy(codes[ready_N])
+            for now, then in zip(self._states, self._ahead, strict=True):
+                now[0][:, mine], now[1][:, mine] = then[0][:, mine], then[1][:, mine]
+            opens_N &= ~ready_N
         on = np.flatnonzero(usable_N & ~opens_N)
         if on.size:
             pred_N[on] = self._read(codes[on], x_NF[on, None], fresh=False)
@@ -89,6 +99,16 @@ class Memory:
             pred_N[new] = self._read(codes[new], x_BTF, fresh=True)
         self._keep_rows(codes, x_NF)
         return pred_N
+
+    def look_ahead(self, codes: Ints) -> None:
+        """Read what leads the next session in, of symbols whose next bar begins one."""
+        if self._window or not self._settings.burn_in:
+            return
+        lead_N = np.minimum(self._settings.burn_in, self._run_S[codes])
+        for lead in np.unique(lead_N[lead_N > 0]):
+            mine = codes[lead_N == lead]
+            self._read(mine, self._rows_SKF[mine, self._keep - lead :], fresh=True, into=self._ahead)
+            self._ready_S[mine] = self._slot_S[mine]
 
     def _keep_rows(self, codes: Ints, x_NF: np.ndarray) -> None:
         if self._keep:
@@ -106,14 +126,14 @@ class Memory:
         return pred_N
 
     @torch.no_grad()
-    def _read(self, codes: Ints, x_BTF: np.ndarray, *, fresh: bool) -> np.ndarray:
-        """Read on, or from a zero state; [B] of the last step, whose state is kept."""
+    def _read(self, codes: Ints, x_BTF: np.ndarray, *, fresh: bool, into: list[State] | None = None) -> np.ndarray:
+        """Read on, or from a zero state; [B] of the last step, whose state is kept (`into`: somewhere else)."""
         pred_B = np.empty(codes.size, dtype=np.float32)
         for part in _parts(np.arange(codes.size), x_BTF.shape[1]):
             mine = torch.from_numpy(codes[part])
             x = torch.from_numpy(np.ascontiguousarray(x_BTF[part]))
             outs = []
-            for member, (hidden, cell) in zip(self._members, self._states, strict=True):
+            for member, (hidden, cell) in zip(self._members, self._states if into is None else into, strict=True):
                 state = None if fresh else (hidden[:, mine].contiguous(), cell[:, mine].contiguous())
                 out_BTO, (hidden[:, mine], cell[:, mine]) = member.carry(x, state)
                 outs.append(out_BTO[:, -1])

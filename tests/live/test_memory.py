@@ -47,7 +47,10 @@ def history(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     ],
 )
 @pytest.mark.parametrize("begin", [0, 29, 40])
-def test_steps_equal_whole_sequences(dataset: dict[str, object], model: dict[str, object], begin: int) -> None:
+@pytest.mark.parametrize("rests", [False, True])
+def test_steps_equal_whole_sequences(
+    dataset: dict[str, object], model: dict[str, object], begin: int, rests: bool
+) -> None:
     members = int(str(dataset.get("members", 1)))
     settings = DatasetSettings.model_validate({name: value for name, value in dataset.items() if name != "members"})
     net = unite([network(seed, **model) for seed in range(members)])
@@ -74,3 +77,5 @@ def test_steps_equal_whole_sequences(dataset: dict[str, object], model: dict[str
             usable = np.ones(now.size, dtype=bool)
             pred_N = memory.step(symbol_N[now], x_NF[now], slot_N[now], session_N[now], usable)
             assert pred_N == pytest.approx(whole_N[now], abs=1e-6, nan_ok=True)
+        if rests and slot % 8 == 7:
+            memory.look_ahead(np.arange(SYMBOLS))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -113,3 +116,34 @@ def test_options_of_follow_without_it_are_refused(market: tuple[kp.Workspace, Mo
     code, _, err = typed("predict", "-p", "demo", "-w", str(market[0].root), "--until", "2026-04-24")
     assert code == 2
     assert "--until without --follow" in err
+
+
+def test_neither_predict_nor_follow_loads_mlflow(market: tuple[kp.Workspace, ModelBundle]) -> None:
+    where = ["predict", "-p", "demo", "-w", str(market[0].root), "--now", "2026-04-30T19:55:00Z", "--no-record"]
+    code = (
+        "import sys\nfrom klinepred.cli import main\n"
+        f"assert main({where!r}) == 0\nassert main({[*where, '--follow']!r}) == 0\n"
+        "assert 'mlflow' not in sys.modules, 'loaded'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("SIM001") == 1 + 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_live_run_with_its_code_and_whole_lines(
+    number: signal.Signals, code: int, market: tuple[kp.Workspace, ModelBundle], tmp_path: Path
+) -> None:
+    file = tmp_path / "live.csv"
+    words_ = [sys.executable, "-m", "klinepred", *words(market[0], "--no-ingest", "--no-record", "-o", str(file))]
+    with subprocess.Popen(words_, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()  # it has said something of the newest bar, and waits
+        while "rows into" not in first and "no prediction" not in first:
+            first = process.stderr.readline()
+        process.send_signal(number)
+        err = process.stderr.read()
+    assert process.returncode == code, err
+    assert f"stopped by {number.name}" in err
+    assert "Traceback" not in err
+    assert not file.exists() or file.read_text().endswith("\n")
