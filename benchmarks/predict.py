@@ -21,6 +21,7 @@ import polars as pl
 import torch
 
 from benchmarks.predict_model import shelve_model
+from benchmarks.predict_peers import peers
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.ingest import take_in
 from klinepred.bars.sources.simulate import simulate
@@ -56,12 +57,13 @@ def main() -> None:
     logging.getLogger("klinepred").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(dir=words.data) as folder:
         found: dict[str, float] = {}
-        found |= cold(Path(folder) / "cold", rounds=3 if words.quick else 7)
+        found |= cold(Path(folder) / "cold", rounds=2 if words.quick else 7)
         space, rows = stored(Path(folder) / "warm", symbols=words.symbols)
         bundle = shelve_model(space, symbols=names(rows), preset=PRESET)
         found |= warm(space, bundle, rounds=1 if words.quick else 5)
         found |= following(space, bundle, rows, bars=30 if words.quick else 90)
-        found |= memory(Path(folder) / "memory", bars=600 if words.quick else 10_000)
+        found |= peers(bundle, rounds=1 if words.quick else 3)
+        found |= memory(Path(folder) / "memory", bars=300 if words.quick else 10_000)
     print(json.dumps({name: round(value, 4) for name, value in found.items()}))
 
 

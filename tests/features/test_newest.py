@@ -24,7 +24,7 @@ CUSTOM = kp.load_pipeline("demo", overrides=['features.custom.mine__step="ln(clo
 def market(seed: int, clock: str) -> pl.DataFrame:
     """Bars of 30 days, of which some are missing; the second symbol is young."""
     chance = np.random.default_rng(seed)
-    frame = walk(SYMBOLS, start="2026-04-20", days=36, seed=seed, clock=kp.Clock.parse(clock))
+    frame = walk(SYMBOLS, start="2026-04-20", days=40, seed=seed, clock=kp.Clock.parse(clock))
     frame = frame.filter(pl.Series(chance.random(frame.height) > 0.02))
     young = (pl.col("symbol") == "S1") & (pl.col("ts") < datetime(2026, 5, 24, tzinfo=UTC))
     return kp.check_bars(frame.filter(~young), clock=kp.Clock.parse(clock)).collect()
