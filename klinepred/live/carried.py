@@ -70,11 +70,12 @@ class Carried:
         StoreError
             It cannot be read; the next try reads all of it.
         """
-        newest = latest_version(self._space)
+        latest = latest_version(self._space)
+        newest = -1 if latest is None else latest
         if newest != self.version and self._ahead is not None:
             more = grown_since(self._space, self.version, newest, self._known())
             self._ahead = None if more is None else pl.concat([self._ahead, more])
-        self.version = -1 if newest is None else newest
+        self.version = newest
         if self._ahead is None:
             self._rebuild(moment)
         due = self._due(moment).group_by("symbol").agg(pl.col("ts").max())
@@ -152,8 +153,6 @@ class Carried:
     def _known(self) -> list[str]:
         return list(dict.fromkeys([*self._bundle.universe, *self._wanted]))
 
-    # ---- one bar more -----------------------------------------------------------------------------------------
-
     def _step(self, rows: pl.DataFrame) -> None:
         """Bars of one time, each the newest of its symbol."""
         calendar = pl.col("symbol").replace_strict(self._calendars, return_dtype=pl.String).alias(CALENDAR)
@@ -205,8 +204,6 @@ class Carried:
         here = count_members(table, table.frame.get_column("ts"))
         kept = pl.col("bar_ts").is_in([*self._newest.values()]) & ~pl.col("bar_ts").is_in(here["bar_ts"].implode())
         self._counted = pl.concat([self._counted.filter(kept), here])
-
-    # ---- all of it --------------------------------------------------------------------------------------------
 
     def _rebuild(self, moment: datetime) -> None:
         """Read the store and compute all that is remembered, by the code of `klinepred.prediction.forecast`."""
