@@ -25,6 +25,8 @@ log = logging.getLogger("klinepred.live")
 FIRST_WAIT: Final = timedelta(seconds=2)
 LONGEST_WAIT: Final = timedelta(seconds=60)
 """Waits between two tries of one bar double from the first to the longest."""
+STORE_FAULTS: Final = (KlinepredError, OSError, pl.exceptions.PolarsError)
+"""Reading the store while others compact, restore or vacuum it: the next try reads the version there is then."""
 GIVEN_UP: Final = 3
 """A symbol that lacked so many bars in a row is not waited for."""
 
@@ -169,8 +171,8 @@ class Follower:
         self._ask(close)
         try:
             self.predictor.refresh(close)
-        except KlinepredError as error:
-            self._say("store", f"{error.summary}: {error.got}; trying again")
+        except STORE_FAULTS as error:
+            self._say("store", f"{_reason(error)}; trying again")
             return False, []
         self._heard("store")
         due = {clock for clock in set(self.plan.clocks.values()) if newest_finished(clock, close) == close - BAR}
@@ -214,11 +216,14 @@ class Follower:
         except DatasetError as error:
             self._say("forecast", f"no prediction: {error.got}")
             return
-        except KlinepredError as error:
-            self._say("forecast", f"no prediction: {error.summary}: {error.got}")
+        except STORE_FAULTS as error:
+            self._say("forecast", f"no prediction: {_reason(error)}")
             return
+        for symbol in answer.rows["symbol"]:
+            self._heard(f"no prediction of {symbol}")
         for symbol, reason in answer.failures.items():
-            self._say(f"no prediction of {symbol}", f"no prediction: {symbol}: {reason}")
+            if f"no prediction of {symbol}" not in self._said:  # the reason counts bars, and changes with each
+                self._say(f"no prediction of {symbol}", f"no prediction: {symbol}: {reason}")
         new = answer.rows["symbol"].is_in(fresh)
         rows, prices = answer.rows.filter(new), answer.prices.filter(new)
         with self.stops.held():
@@ -234,6 +239,12 @@ class Follower:
 
     def _heard(self, about: str) -> None:
         self._said.pop(about, None)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KlinepredError):
+        return f"{error.summary}: {error.got}"
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _few(names: Sequence[str]) -> str:

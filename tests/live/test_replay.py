@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,22 @@ def test_a_line_that_was_cut_off_is_taken_away_and_written_again(
     assert code == 0
     assert "ended within a line" in err
     assert file.read_bytes() == whole
+
+
+def test_a_replay_can_ingest_as_it_goes(market: tuple[kp.Workspace, ModelBundle], typed: Typed, tmp_path: Path) -> None:
+    copy = kp.Workspace(Path(shutil.copytree(market[0].root, tmp_path / "copy")))
+    simulated = [
+        *("--set", "data.simulate.symbols=3", "--set", "data.simulate.start=2026-03-18"),
+        *("--set", "data.simulate.end=2026-05-01"),
+    ]
+    span = ["--now", "2026-05-01T13:31:00Z", "--until", "2026-05-01T13:40:00Z", "--ingest", "--format", "csv"]
+    code, out, err = typed(*words(copy, *simulated, *span))
+    assert code == 0, err
+    rows = pl.read_csv(out.encode())
+    asofs = ["2026-04-30T20:00:00Z", "2026-05-01T13:35:00Z", "2026-05-01T13:40:00Z"]
+    assert rows["asof"].to_list() == [asof for asof in asofs for _ in range(3)]
+    last = scan_bars(copy).select(pl.col("ts").max()).collect().item()
+    assert last == datetime(2026, 5, 1, 13, 35, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
