@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from klinepred.bars.store import list_symbols, scan_bars
-from klinepred.calendar import Clock, segments
-from klinepred.dataset.make import Dataset, make_dataset
-from klinepred.errors import StoreError
+from klinepred.dataset.make import Dataset
 from klinepred.evaluation.significance import LEVEL, UNDEFINED, Estimate, student_tail
-from klinepred.features.build import build_features
-from klinepred.features.cache import cached_frame
 from klinepred.live.psi import Shift, compare
 from klinepred.live.score import numbers, read_ledger
-from klinepred.model.bundle import ModelBundle, features_of
+from klinepred.live.sessions import TIMES, codes, spans, stored_rows
+from klinepred.model.bundle import ModelBundle
 from klinepred.model.forward import forward_rows
 from klinepred.model.promotion import read_verdict
 from klinepred.paths import Workspace
-from klinepred.schema import BAR, Bars
 from klinepred.settings import Pipeline
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-SESSIONS: Final = 10
-"""Newest finished sessions that are compared, unless told otherwise."""
 LEAST: Final = 3
 """Fewer sessions than this say nothing."""
-TIMES: Final = 4
-"""The training span must have so many times the sessions that are compared, else chance cannot be told."""
 LEAST_GRADED: Final = 10
 """Fewest graded sessions of the ledger for its IC to be held against the test part's."""
 ROWS: Final = 300_000
@@ -126,8 +113,8 @@ def measure(
     """
     clock = datetime.now(UTC) if now is None else now.astimezone(UTC)
     live_ic, test_ic = _live_ic(space, bundle), _test_ic(space, bundle)
-    data = _dataset(bundle, space, now=None if now is None else clock)
-    live, reference = _spans(data, bundle, clock, since=since)
+    data = stored_rows(bundle, space, now=None if now is None else clock)
+    live, reference = spans(data, bundle, clock, since=since)
     if len(live) < LEAST or len(reference) < TIMES * LEAST:
         few = (
             f"{len(reference)} sessions of its training span in the store, {TIMES * LEAST} are needed"
@@ -158,60 +145,12 @@ def measure(
     return _decayed(found, run)
 
 
-def _dataset(bundle: ModelBundle, space: Workspace, *, now: datetime | None) -> Dataset:
-    """Rows of the store scaled and cut as the model was trained."""
-    features = features_of(bundle)
-    stored = set(list_symbols(space).get_column("symbol").to_list())
-    symbols = [symbol for symbol in bundle.universe if symbol in stored]
-    if not symbols:
-        raise StoreError(
-            f"universe of model {bundle.name}",
-            expected="at least one of its symbols in the store",
-            got="none of them",
-            do="ingest them, or name another model",
-        )
-    bars = scan_bars(space, symbols=symbols)
-    if now is None:
-        table = cached_frame(bars, features, universe=bundle.universe, folder=space.features)
-    else:
-        table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
-    return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
-
-
-def _spans(
-    data: Dataset, bundle: ModelBundle, now: datetime, *, since: datetime | None
-) -> tuple[list[date], list[date]]:
-    """The sessions to compare, and those of the training span."""
-    split = bundle.split
-    days = data.rows.get_column("session").unique().sort()
-    begun = days if split.train_start is None else days.filter(days >= split.train_start)
-    reference = begun.filter(begun <= split.calibration_end).to_list()
-    over = days.filter((days > split.calibration_end) & days.is_in(_ended(data.calendars, now).implode()))
-    if since is not None:
-        first = data.rows.filter(pl.col("ts") >= since).get_column("session").min()
-        over = over.filter(over >= first) if first is not None else over.clear()
-    most = len(reference) // TIMES if since is not None else min(SESSIONS, len(reference) // TIMES)
-    return over.tail(most).to_list(), reference
-
-
-def _ended(calendars: Mapping[str, str], now: datetime) -> pl.Series:
-    """Sessions that are over by `now` on every clock of the universe."""
-    ended = None
-    for name in sorted(set(calendars.values())):
-        days = segments(Clock.parse(name)).group_by("session").agg(pl.col("close").max())
-        here = days.filter(pl.col("close") <= now).get_column("session")
-        last = here.max()
-        ended = here if ended is None else pl.concat([ended, here]).unique()
-        ended = ended.filter(ended <= last)
-    return pl.Series("session", [], pl.Date) if ended is None else ended
-
-
 def _features(data: Dataset, live: list[date], reference: list[date]) -> list[tuple[str, Shift]]:
     names = data.features.names
     keep = [number for number, feature in enumerate(data.features.features) if feature.family != "clock"]
     parts = []
     for days in (live, reference):
-        mask_N, code_M = _codes(data.rows.get_column("session"), days)
+        mask_N, code_M = codes(data.rows.get_column("session"), days)
         parts.append((data.x_NF[mask_N][:, keep], code_M))
     return [(names[number], shift) for number, shift in zip(keep, compare(*parts), strict=True)]
 
@@ -228,20 +167,13 @@ def _predictions(
     pred_N = forward_rows(bundle.network, data.x_NF, data.sequences.covering(owned_N))
     parts = []
     for days in (live, reference):
-        mask_N, _ = _codes(data.rows.get_column("session"), days)
+        mask_N, _ = codes(data.rows.get_column("session"), days)
         mask_N = mask_N & owned_N & np.isfinite(pred_N)
         session = data.rows.get_column("session").filter(pl.Series(mask_N))
         if session.n_unique() != len(days):
             return []
-        parts.append((pred_N[mask_N][:, None], _codes(session, days)[1]))
+        parts.append((pred_N[mask_N][:, None], codes(session, days)[1]))
     return [(PREDICTION, compare(*parts)[0])]
-
-
-def _codes(session: pl.Series, days: Sequence[date]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of these sessions, as a mask, and their sessions' places among them."""
-    place = session.replace_strict(list(days), list(range(len(days))), default=-1, return_dtype=pl.Int64).to_numpy()
-    mask_N = place >= 0
-    return mask_N, place[mask_N]
 
 
 def _live_ic(space: Workspace, bundle: ModelBundle) -> Estimate:
@@ -262,8 +194,6 @@ def _test_ic(space: Workspace, bundle: ModelBundle) -> Estimate:
 
 def _decayed(found: Drift, run: Pipeline) -> Drift:
     """The same with the live IC held against the test part's, and the sentence."""
-    from dataclasses import replace
-
     live, test = found.live_ic, found.test_ic
     fell = False
     if live.sessions >= LEAST_GRADED and all(map(math.isfinite, (live.value, live.se, test.value, test.se))):
