@@ -86,8 +86,8 @@ def count_members(table: FeatureFrame, stamps: pl.Series) -> pl.DataFrame:
     here = pl.col("ts") == spots[0] if len(spots) == 1 else pl.col("ts").is_in(spots.implode())
     # the few rows of these times first: the rest is asked of them alone
     there = table.frame.select("symbol", "ts", *known).filter(here).drop_nulls(known or None)
-    there = there.lazy().filter(pl.col("symbol").is_in(list(table.universe)))
-    named = there.select("symbol", bar_ts="ts").join(pl.LazyFrame(clocks), on="symbol", how="left")
+    members = there.lazy().filter(pl.col("symbol").is_in(list(table.universe)))
+    named = members.select("symbol", bar_ts="ts").join(pl.LazyFrame(clocks), on="symbol", how="left")
     own = named.group_by("bar_ts", CALENDAR).agg(_own=pl.len())
     return own.with_columns(_all=pl.col("_own").sum().over("bar_ts")).collect()
 

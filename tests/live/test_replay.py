@@ -7,15 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 import klinepred as kp
 from klinepred.bars.store import scan_bars
-from klinepred.model.bundle import ModelBundle
+from klinepred.model.bundle import ModelBundle, save_bundle
+from klinepred.model.novelty import Novelty
 from klinepred.prediction import forecast
 from tests.conftest import Typed
 from tests.serving.market import open_market
@@ -60,6 +63,27 @@ def test_a_replay_says_at_each_close_what_predict_says_as_of_it(
             assert [row[name] for row in mine] == pytest.approx(alone[name].to_list(), abs=1e-6), name
     assert rows[8]["target_ts"] == "2026-04-27T13:30:00Z"
     assert "closed: the next bar ends at 2026-04-27 13:35Z" in err
+
+
+def test_a_replay_abstains_where_predict_does(market: tuple[kp.Workspace, ModelBundle], typed: Typed) -> None:
+    space, bundle = market
+    size = len(bundle.feature_names)
+    begin = datetime(2026, 4, 24, 19, 25, tzinfo=UTC)
+    late = kp.build_features(scan_bars(space), universe=bundle.universe).frame.filter(pl.col("ts") >= begin)
+    scores, _ = Novelty(np.zeros(size), np.eye(size), 0.0, 1_000).score(bundle.scaler.apply(late.head(30)))
+    wary = replace(bundle, novelty=Novelty(np.zeros(size), np.eye(size), float(np.median(scores)), 1_000), name="wary")
+    save_bundle(wary, space.trained / "wary")
+    replay = ("--model", "wary", "--now", "2026-04-24T19:30:00Z", "--until", "2026-04-27T13:40:00Z", "--format", "json")
+    code, out, err = typed(*words(space, *replay))
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    closes = sorted({row["asof"] for row in rows})
+    alone = pl.concat([as_of(space, wary, datetime.fromisoformat(close)) for close in closes])
+    assert [row["note"] for row in rows] == alone["note"].to_list()
+    assert [row["p_up"] is None for row in rows] == alone["p_up"].is_null().to_list()
+    silent = sum(row["expected_return_bps"] is None for row in rows)
+    assert 0 < silent < len(rows)
+    assert silent == sum(row["note"].startswith("abstains: out of distribution") for row in rows)
 
 
 def test_a_replay_without_an_end_ends_with_the_last_stored_bar(
