@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from klinepred.cli.options import common, now_option, parse_ts, pipeline_option,
 from klinepred.cli.output import table, write_json
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from klinepred.evaluation.result import Evaluation
 
 
@@ -57,10 +60,34 @@ def command(
 
 
 def verdict_text(evaluation: Evaluation, *, sentence: bool = True) -> str:
-    """The table of model and baselines, warnings and (unless told otherwise) the verdict, for a terminal."""
+    """Tables of model and baselines, of money, warnings and (unless told otherwise) the verdict, for a terminal."""
+    span = f", sessions {evaluation.span[0]} to {evaluation.span[1]}" if evaluation.span else ""
+    text = ""
+    for target in dict.fromkeys((evaluation.target, "raw")):
+        title = f"test part: {evaluation.rows:,} labels against the {target} target{span}"
+        text += table(_beside(evaluation.table(target=target)), title=title)
+    if evaluation.rows:
+        text += table(_money(evaluation), title="money: within sessions, basis points; docs/verdict.md has the rules")
+    whole = next(iter(evaluation.intervals), None)
+    if whole is not None:
+        text += f"80 % interval: {whole.coverage:.1%} of {whole.rows:,} raw returns inside; CRPS {_digits(whole.crps)},"
+        text += f" {_digits(whole.crps_base)} without the forecast\n"
+    if evaluation.rows:
+        found = _digits(evaluation.ic.detectable_after(evaluation.looks))
+        text += f"smallest IC this sample shows: {found}; permutation p {_digits(evaluation.permutation_p)}\n"
+    for line in evaluation.warnings:
+        text += f"mind: {line}\n"
+    return f"{text}\n{evaluation.sentence}\n" if sentence else text
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "-"
+
+
+def _beside(scores: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
-    shown = evaluation.table().select(
+    return scores.select(
         "forecast",
         "rows",
         pl.col("mse").round(4),
@@ -68,12 +95,26 @@ def verdict_text(evaluation: Evaluation, *, sentence: bool = True) -> str:
         pl.col("ic").round(4).alias("IC"),
         pl.col("ic_se").round(4).alias("± se"),
         pl.col("rank_ic").round(4).alias("rank IC"),
-        pl.col("cs_rank_ic").round(4).alias("cross-sect. rank IC"),
+        pl.col("cs_ic").round(4).alias("cross-sect. IC"),
+        pl.col("cs_rank_ic").round(4).alias("cross-sect. rank"),
         (pl.col("hit_rate") * 100).round(2).alias("hit %"),
         (pl.col("hit_base") * 100).round(2).alias("base %"),
     )
-    span = f", sessions {evaluation.span[0]} to {evaluation.span[1]}" if evaluation.span else ""
-    text = table(shown, title=f"test part: {evaluation.rows:,} labels against the {evaluation.target} target{span}")
-    for line in evaluation.warnings:
-        text += f"mind: {line}\n"
-    return f"{text}\n{evaluation.sentence}\n" if sentence else text
+
+
+def _money(evaluation: Evaluation) -> pl.DataFrame:
+    import polars as pl
+
+    rows = [
+        {
+            "entered": way.entry,
+            "trades": way.trades,
+            "gross a trade": round(way.gross_bps, 3),
+            f"net at {way.cost_bps:g}": round(way.net_bps, 3),
+            "break-even a side": round(way.break_even_bps, 3),
+            "turnover a session": round(way.turnover, 1),
+            "deflated Sharpe": round(way.deflated_sharpe, 3),
+        }
+        for way in evaluation.money
+    ]
+    return pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))

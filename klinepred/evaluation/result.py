@@ -22,7 +22,8 @@ SYMBOLS: Final = 500
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "rows": pl.Int64(),
     **dict.fromkeys(
-        ("mse", "r2", "ic", "ic_se", "rank_ic", "cs_rank_ic", "cs_rank_ic_se", "hit_rate", "hit_base"), pl.Float64()
+        ("mse", "r2", "ic", "ic_se", "rank_ic", "cs_ic", "cs_rank_ic", "cs_rank_ic_se", "hit_rate", "hit_base"),
+        pl.Float64(),
     ),
 }
 
@@ -177,12 +178,14 @@ class Evaluation:
                     table[f"test_{name}/{row['symbol']}"] = float(row[name])
         return {name: value for name, value in table.items() if math.isfinite(value)}
 
-    def table(self) -> pl.DataFrame:
-        """Model and baselines side by side, one row each: all test steps against the learned target."""
+    def table(self, *, target: str | None = None) -> pl.DataFrame:
+        """Model and baselines side by side, one row each: all test steps against one return, default: the learned."""
+        wanted = (target or self.target, "all")
         rows = [
-            {"forecast": graded.name, **{name: getattr(graded.head, name) for name in COLUMNS}}
+            {"forecast": graded.name, **{name: getattr(score, name) for name in COLUMNS}}
             for graded in (self.model, *self.baselines.values())
-            if graded.head is not None
+            for score in graded.scores
+            if (score.target, score.steps) == wanted
         ]
         schema = {"forecast": pl.String(), **COLUMNS}
         return pl.DataFrame(rows, schema=schema).with_columns(pl.selectors.float().fill_nan(None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -14,12 +15,14 @@ import torch
 from torch import nn
 
 from klinepred.bars.hindsight import SURVIVORS
+from klinepred.cli.evaluate import verdict_text
 from klinepred.dataset.make import Dataset
 from klinepred.dataset.scale import Scaler
 from klinepred.dataset.sequences import cut_sequences
 from klinepred.dataset.split import Split
 from klinepred.errors import ModelError
 from klinepred.evaluation.baselines import NAMES, Baseline, feature_columns
+from klinepred.evaluation.intervals import score_intervals
 from klinepred.evaluation.verdict import evaluate, judge
 from klinepred.features.build import F50
 from klinepred.features.spec import FeatureSet
@@ -243,3 +246,26 @@ def test_breakdowns_add_up_to_the_whole() -> None:
     for frame in (found.sessions, found.symbols, found.months):
         assert frame["rows"].sum() == found.rows
     assert found.sessions["gross_bps"].sum() == pytest.approx(found.tradable.gross_S.sum() * 1e4)
+
+
+def test_the_terminal_shows_both_returns_money_and_no_nan() -> None:
+    sample = panel(3, ic=0.1)
+    wide = np.full(sample.rows, 1.3)
+    intervals = score_intervals(sample, lo_M=-wide, hi_M=wide, up_M=np.full(sample.rows, 0.5))
+    found = judge(sample, [Baseline("ridge", -sample.pred_M, {}, {})], intervals=intervals)
+    text = verdict_text(found)
+    for part in (
+        "against the relative target",
+        "against the raw target",
+        "one bar late",
+        "break-even",
+        "permutation p",
+    ):
+        assert part in text
+    assert text.count("ridge   ") == 2
+    assert f"smallest IC this sample shows: {found.ic.detectable:.4f}" in text
+    assert text.rstrip().endswith(found.sentence)
+    raw = judge(panel(3, relative=False).with_forecast(np.zeros(sample.rows)))
+    for each in (text, verdict_text(raw)):
+        assert not re.search(r"\bnan\b", each, flags=re.IGNORECASE)
+    assert "relative" not in verdict_text(raw)
