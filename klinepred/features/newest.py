@@ -115,14 +115,15 @@ def own_newest(plan: NewestPlan, trailing: Trailing) -> pl.DataFrame:
         `CODE`, the columns of `CROSS_INPUT` (where there is a cross-section), masked features in Float32; N rows by
         code.
     """
-    parts = []
-    for group in plan.groups:
+    first = plan.groups[0]
+
+    def columns(group: Group) -> pl.DataFrame:
         bars = trailing(group.bars, seasonal=group.seasonal)
-        with_moves = bool(plan.across.names) and group is plan.groups[0]
         if group.together:
-            parts.append(_together(bars, group.plan, with_moves=with_moves))
-        else:
-            parts.append(_apart(bars, group.plan))
+            return _together(bars, group.plan, with_moves=bool(plan.across.names) and group is first)
+        return _apart(bars, group.plan)
+
+    parts = each(columns, plan.groups)
     return pl.concat([parts[0], *(part.drop(CODE) for part in parts[1:])], how="horizontal")
 
 

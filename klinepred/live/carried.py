@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final
 
@@ -164,15 +165,17 @@ class Carried:
         first_N = (self._bars_S[codes] == 0) & (placed.get_column("bar").to_numpy() > 0)
         self._bars_S[codes] += 1
         self._sessions_S[codes] += turned_N.astype(np.int64) - first_N
-        x_NF = self._newest_rows(codes)
+        clocks = [self._calendars[name] for name in self._names]
+        with ThreadPoolExecutor(1, "klinepred-units") as pool:  # beside the features: neither needs the other
+            units = pool.submit(units_of, self._trail, codes, clocks, self._bundle.dataset)
+            x_NF = self._newest_rows(codes)
         self._x_SF[codes] = x_NF
         enough = self._bars_S[codes] >= self._features.lookback_bars
         usable_N = enough & (self._sessions_S[codes] >= self._features.lookback_sessions)
         self._usable_S[codes] = usable_N
         slot_N = placed.get_column("slot").to_numpy()
         self._pred_S[codes] = self._memory.step(codes, x_NF, slot_N, session_N.astype(np.int64), usable_N)
-        clocks = [self._calendars[name] for name in self._names]
-        self._kind_S[codes], self._vol_S[codes] = units_of(self._trail, codes, clocks, self._bundle.dataset)
+        self._kind_S[codes], self._vol_S[codes] = units.result()
         self._front = rows.item(0, "ts")
         self._newest.update(dict.fromkeys(placed["symbol"].to_list(), self._front))
 
