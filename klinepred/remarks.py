@@ -34,6 +34,7 @@ def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
     Reads in_training, stale, `_target_session` (of a range), the calendar, `_age` (minutes since the bar closed),
     `_untrained`, `_no_unit`, `_no_interval`, `_strange` of `strange_columns`, and `_own`, `_all` of `count_members`.
     """
+    days = pl.col("_age") // DAY_MIN
     return pl.concat_str(
         "_strange",
         pl.when(~pl.col("in_training")).then(pl.lit("not in training")),
@@ -44,7 +45,7 @@ def remarks(bundle: ModelBundle, *, history: bool) -> pl.Expr:
             pl.format("stale: closed {} min ago", pl.col("_age"))
         ),
         pl.when(pl.col("stale") & (pl.col("_age") > DAY_MIN)).then(
-            pl.format("stale: closed {} days ago", pl.col("_age") // DAY_MIN)
+            pl.format("stale: closed {} day{} ago", days, pl.when(days > 1).then(pl.lit("s")).otherwise(pl.lit("")))
         ),
         *([bundle.split.part_of(pl.col("_target_session")).replace_strict(SEEN, default=None)] if history else []),
         _incomplete(bundle),

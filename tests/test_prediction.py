@@ -66,6 +66,7 @@ def test_only_finished_bars_are_used(bundle: ModelBundle, bars: Bars) -> None:
         ("XNYS", "2026-06-05T19:55", "2026-06-08T13:34", ""),
         ("XNYS", "2026-06-05T19:55", "2026-06-08T13:35", "stale: closed 2 days ago"),  # Monday's first has closed
         ("XNYS", "2026-06-03T15:00", "2026-06-12T15:00", "stale: closed 8 days ago"),
+        ("XNYS", "2026-06-03T15:00", "2026-06-04T15:06", "stale: closed 1 day ago"),
         ("XHKG", "2026-06-03T03:55", "2026-06-03T04:50", ""),  # lunch
     ],
 )
