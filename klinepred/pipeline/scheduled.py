@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from klinepred.bars.ingest import ingest
 from klinepred.bars.store import list_symbols, store_version
 from klinepred.errors import KlinepredError, ModelError, StoreError, UsageError
 from klinepred.model.promotion import promote, stands_against
@@ -129,6 +128,8 @@ class _Steps:
 
     def _go(self, take_in: bool) -> Round:
         if take_in:
+            from klinepred.bars.ingest import ingest  # other commands load this room without taking bars in
+
             self._begin("ingest", f"from {self.run.data.source}")
             report = ingest(self.run.data, self.space, now=self.now)
             log.info("%s", report.summary())
