@@ -112,10 +112,11 @@ def need_parts(folder: Path, parts: Sequence[Part], *, version: int) -> None:
     Raises
     ------
     StoreError
-        Some are not: the version was vacuumed, or the store is damaged.
+        Some are not, or not as they were written: the version was vacuumed, or the store is damaged.
     """
     gone = [part.path for part in parts if not part.locate(folder).is_file()]
     if not gone:
+        refuse_cut(parts, folder)
         return
     latest = version == list_versions(folder)[-1]
     raise StoreError(
@@ -126,6 +127,25 @@ def need_parts(folder: Path, parts: Sequence[Part], *, version: int) -> None:
         if latest
         else "choose a version that klinepred bars history shows as readable",
     )
+
+
+def refuse_cut(parts: Sequence[Part], folder: Path) -> None:
+    """Make sure that data files are as long as when they were written.
+
+    Raises
+    ------
+    StoreError
+        One is not.
+    """
+    for part in parts:
+        size = part.locate(folder).stat().st_size
+        if size != part.size:
+            raise StoreError(
+                f"data file {part.locate(folder)}",
+                expected=f"{part.size:,} bytes, as it was written",
+                got=f"{size:,}",
+                do="put the file back from a backup, or go back with klinepred bars restore to a version without it",
+            )
 
 
 def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:

@@ -207,8 +207,10 @@ class Follower:
     def _put_out(self, close: datetime, late: Sequence[str]) -> None:
         """Rows that are new."""
         fresh = [name for name, ts in self.predictor.newest.items() if ts > self.shown.get(name, ts - BAR)]
-        if late:
-            self._say("late", f"no bar that ends at {close:%Y-%m-%d %H:%MZ} of {_few(late)}")
+        if late:  # said once for as long as the same ones lack
+            self._say("late", f"no bar that ends at {close:%Y-%m-%d %H:%MZ} of {_few(late)}", of=late)
+        else:
+            self._heard("late")
         if not fresh:
             return
         try:
@@ -231,10 +233,11 @@ class Follower:
                 self.sink(rows, prices, self.predictor.version)
             self.shown.update(rows.select("symbol", "bar_ts").iter_rows())
 
-    def _say(self, about: str, line: str) -> None:
-        """Warn, but not of the same again and again."""
-        if self._said.get(about) != line:
-            self._said[about] = line
+    def _say(self, about: str, line: str, *, of: Sequence[str] | None = None) -> None:
+        """Warn, but not of the same again and again; `of`: what makes it the same, if not its words."""
+        same = line if of is None else "\n".join(of)
+        if self._said.get(about) != same:
+            self._said[about] = same
             log.warning("%s", line)
 
     def _heard(self, about: str) -> None:

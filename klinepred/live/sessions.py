@@ -42,6 +42,13 @@ def stored_rows(bundle: ModelBundle, space: Workspace, *, now: datetime | None) 
         table = cached_frame(bars, features, universe=bundle.universe, folder=space.features)
     else:
         table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
+    if table.frame.is_empty():
+        raise StoreError(
+            f"bars of the universe of model {bundle.name}",
+            expected=f"some that had finished by {now:%Y-%m-%dT%H:%M:%SZ}",
+            got="none",
+            do="check --now against `klinepred bars list`",
+        )
     return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
 
 

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 
 from klinepred.bars.parts import Part, write_parts
-from klinepred.bars.tables import open_table, reason, writing
+from klinepred.bars.tables import open_table, reason, refuse_cut, writing
 from klinepred.bars.transaction import commit
 from klinepred.errors import StoreError
 
@@ -71,6 +71,10 @@ def scan(folder: Path, table: Table, *, since: datetime | None = None) -> pl.Laz
     gone = [path.name for path in paths if not path.is_file()]
     if gone:
         raise _damaged(folder / table.name, f"{len(gone)} of {len(paths)} data files of version {number} gone")
+    try:
+        refuse_cut(parts, folder / table.name)
+    except StoreError as error:
+        raise _damaged(folder / table.name, f"{error.summary} of {error.got} bytes, not {error.expected}") from error
     rows = _read(paths, table)
     return rows if since is None else rows.filter(pl.col("bar_ts") >= pl.lit(since, table.schema["bar_ts"]))
 
@@ -182,10 +186,14 @@ def _live(folder: Path, table: Table) -> tuple[int, list[Part]]:
 
 
 def _open(folder: Path, table: Table) -> DeltaTable | None:
+    home = folder / table.name
     try:
-        return open_table(folder / table.name)
+        found = open_table(home)
     except StoreError as error:
-        raise _damaged(folder / table.name, error.got) from error
+        raise _damaged(home, error.got) from error
+    if found is None and any(home.glob("*.parquet")):
+        raise _damaged(home, "data files, and no log of what they are")
+    return found
 
 
 def _damaged(home: Path, got: str) -> StoreError:

@@ -98,6 +98,13 @@ def follow_bars(
     everyone = [name for name in dict.fromkeys([*bundle.universe, *known]) if name in clocks]
     ingest = how.start is None if how.ingest is None else how.ingest
     until = how.until
+    if until is not None and until < watch.now():
+        raise UsageError(
+            "--until",
+            expected=f"a moment from {watch.now():%Y-%m-%dT%H:%M:%SZ} on, where it begins",
+            got=f"{until:%Y-%m-%dT%H:%M:%SZ}",
+            do="move --until to later, or --now to earlier",
+        )
     if how.start is not None and until is None:
         if ingest:
             raise UsageError(

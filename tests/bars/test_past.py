@@ -109,6 +109,15 @@ def test_a_version_whose_files_are_gone_is_an_error_that_says_so(tmp_path: Path)
         scan_table(tmp_path, BARS, 0)
 
 
+def test_a_data_file_that_was_cut_off_is_an_error_that_says_so(tmp_path: Path) -> None:
+    tables.append(tmp_path, BARS, _bars(3), note={})
+    (data,) = (tmp_path / BARS).rglob("*.parquet")
+    whole = data.stat().st_size
+    os.truncate(data, 500)
+    with pytest.raises(StoreError, match=rf"expected: {whole:,} bytes, as it was written\n +got: +500\n"):
+        scan_table(tmp_path, BARS)
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"add": {}}', b'{"commitInfo": {"timestamp": "x"}}', None])
 def test_a_damaged_log_is_named(tmp_path: Path, damage: bytes | None) -> None:
     for _ in range(3):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import klinepred as kp
+from klinepred.errors import StoreError
 from klinepred.evaluation.significance import Estimate
 from klinepred.live import drift
 from klinepred.live.drift import measure
@@ -65,6 +66,11 @@ def test_two_sessions_after_training_are_too_few_to_say(market: tuple[kp.Workspa
         f"Too early to say whether {bundle.name} has drifted: 2 finished sessions since its training, 3 are needed."
     )
     assert found.to_dict()["columns"] == []
+
+
+def test_a_moment_before_the_first_bar_is_told(market: tuple[kp.Workspace, ModelBundle]) -> None:
+    with pytest.raises(StoreError, match="some that had finished by 2020-01-01T00:00:00Z"):
+        measure(market[0], RUN, market[1], now=utc("2020-01-01T00:00"))
 
 
 def test_a_training_span_that_is_no_longer_stored_is_said(market: tuple[kp.Workspace, ModelBundle]) -> None:

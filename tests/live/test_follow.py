@@ -134,6 +134,13 @@ def test_who_is_later_than_patience_is_left_out_and_said(tmp_path: Path, caplog:
     assert "no bar that ends at 2026-06-26 19:55Z of B" in lines
 
 
+def test_a_symbol_that_goes_on_lacking_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    market = Market(comes={("B", START + n * BAR): None for n in range(3)})
+    with heard(caplog) as lines:
+        run(market, tmp_path, until=START + 2 * BAR)
+    assert [line for line in lines if "no bar that ends at" in line] == ["no bar that ends at 2026-06-26 19:55Z of B"]
+
+
 def test_without_any_bar_it_goes_on_asking_until_the_next_is_due(tmp_path: Path) -> None:
     everyone = {(name, START): None for name in ("A", "B", "C")}
     market = Market(comes={**everyone})

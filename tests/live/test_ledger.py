@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,23 @@ def test_a_damaged_ledger_is_told_with_a_way_out(tmp_path: Path) -> None:
     assert "the next prediction begins a new ledger" in str(raised.value)
     (home / "_delta_log" / f"{0:020}.json").write_text("{")
     with pytest.raises(StoreError, match="a Delta table with all its files"):
+        record(space, ROW, store_version=1, now=NOW)
+
+
+def test_a_ledger_file_that_was_cut_off_is_damage_and_told(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    record(space, ROW, store_version=1, now=NOW)
+    (data,) = (ledger_folder(space) / "predictions").glob("*.parquet")
+    os.truncate(data, 500)
+    with pytest.raises(StoreError, match=r"of 500 bytes, not [\d,]+ bytes, as it was written"):
+        record(space, ROW, store_version=1, now=NOW)
+
+
+def test_data_files_without_their_log_are_not_begun_anew(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    record(space, ROW, store_version=1, now=NOW)
+    shutil.rmtree(ledger_folder(space) / "predictions" / "_delta_log")
+    with pytest.raises(StoreError, match="data files, and no log"):
         record(space, ROW, store_version=1, now=NOW)
 
 

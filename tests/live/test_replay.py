@@ -142,6 +142,7 @@ def test_a_replay_can_ingest_as_it_goes(market: tuple[kp.Workspace, ModelBundle]
         (["--format", "parquet"], "added one after another"),
         (["-o", "rows.txt"], "added one after another"),
         (["--now", "2026-04-24T19:00:00Z", "--ingest"], "--until, the last close"),
+        (["--now", "2026-04-24T19:00:00Z", "--until", "2026-04-24T18:00:00Z"], "from 2026-04-24T19:00:00Z on"),
     ],
 )
 def test_what_does_not_go_with_follow_is_refused(
