@@ -150,15 +150,19 @@ def champions(space: Workspace) -> dict[str, str]:
     except OSError:
         return {}
     except ValueError as error:
-        raise ModelError(
-            f"{path}",
-            expected='JSON such as {"model": "NAME"}',
-            got="text that is not JSON",
-            do="promote a model again",
-        ) from error
-    if not isinstance(table, dict):
-        return {}
-    named = table.get("pipelines")
+        raise _no_champions(path, "text that is not JSON") from error
+    named = table.get("pipelines") if isinstance(table, dict) else None
     if isinstance(named, dict):
         return {str(pipeline): str(model) for pipeline, model in named.items()}
-    return {"": str(table.get("model"))} if "model" in table else {}
+    if not isinstance(table, dict) or not isinstance(table.get("model"), str):
+        raise _no_champions(path, f"JSON without a model: {json.dumps(table)[:60]}")
+    return {"": table["model"]}
+
+
+def _no_champions(path: Path, got: str) -> ModelError:
+    return ModelError(
+        f"{path}",
+        expected='JSON such as {"model": "NAME"}',
+        got=got,
+        do="promote a model again, or remove the file to use the newest",
+    )

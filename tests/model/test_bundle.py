@@ -173,6 +173,10 @@ def test_the_shelf_chooses_the_champion_else_the_newest_of_the_pipeline(tmp_path
     with pytest.raises(ModelError, match="champion 'gone'"):
         choose_model(space, pipeline="demo")
     assert choose_model(space, pipeline="demo", name="a-new").name == "a-new"
+    for odd in ("[]", "null", "{}", '{"model": 3}'):
+        (space.trained / "champion.json").write_text(odd)
+        with pytest.raises(ModelError, match="JSON without a model"):
+            choose_model(space, pipeline="b")
     (space.trained / "champion.json").unlink()
     with pytest.raises(ModelError, match="use -p demo"):
         choose_model(space, pipeline="other")
