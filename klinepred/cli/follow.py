@@ -172,7 +172,7 @@ def sink_to(
         headed = True
         _add(text.encode(errors="backslashreplace"), output)
         if output is not None:
-            click.echo(f"{closed:%Y-%m-%d %H:%MZ}: {rows.height} rows into {output}", err=True)
+            log.info("%s: %d rows into %s", f"{closed:%Y-%m-%d %H:%MZ}", rows.height, output)
 
     return sink
 

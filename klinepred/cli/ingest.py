@@ -165,8 +165,10 @@ def _write_table(report: IngestReport, output: Path | None) -> None:
     write_text(text, output=output)
     for row in report.symbols:
         if row.message:
-            mark = "error: " if row.status in FAILED else ""
-            click.echo(f"{mark}{row.symbol}: {row.message}", err=True)
+            failed = row.status in FAILED
+            log.log(
+                logging.ERROR if failed else logging.INFO, f"{'error: ' if failed else ''}{row.symbol}: {row.message}"
+            )
 
 
 def _dry_run(data: DataSettings, now: str | None, *, form: str, output: Path | None) -> int:
