@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 import hypothesis
@@ -20,6 +21,15 @@ Typed = Callable[..., tuple[int, str, str]]
 def _no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID", "COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_at_the_start() -> None:
+    """A command line that an earlier test typed has sent the log elsewhere."""
+    log = logging.getLogger("klinepred")
+    log.handlers.clear()
+    log.propagate = True
+    log.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True, scope="session")
