@@ -11,47 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from klinepred.cli import main
 from klinepred.model.bundle import WEIGHTS
 from tests.engine.clusters import alone
+from tests.small_market import small_space, train_words
 from tests.training.ranked import together
 
 ROOT = Path(__file__).parents[1]
-PIPELINE = """
-name = "small"
-[data]
-source = "simulate"
-calendar = "XNYS"
-[data.simulate]
-seed = 7
-symbols = 6
-start = 2026-01-02
-end = 2026-03-31
-ic = 0.2
-[model]
-preset = "lstm-small"
-hidden = 8
-layers = 1
-[train]
-epochs = 8
-batch = 16
-patience = 0
-device = "cpu"
-"""
-
 TOO_EARLY = ("--set", "dataset.split.train_end=2019-01-01", "--set", "dataset.split.validation_end=2019-02-01")
 
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wörk space")
-    (folder / "small.toml").write_text(PIPELINE, encoding="utf-8")
-    assert main(["ingest", "-q", "-p", str(folder / "small.toml"), "-w", str(folder)]) == 0
-    return folder
-
-
-def words(space: Path, *more: str) -> list[str]:
-    return ["-m", "klinepred", "train", "-p", str(space / "small.toml"), "-w", str(space), *more]
+    return small_space(tmp_path_factory.mktemp("wörk space"), train="epochs = 8\n")
 
 
 def kill_a_worker(space: Path) -> bool:
@@ -72,12 +43,12 @@ def kill_a_worker(space: Path) -> bool:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for the process to kill in /proc")
 def test_ray_trains_what_torchrun_trains_though_a_worker_is_killed(space: Path) -> None:
-    first, second = together(words(space), world=2, cwd=ROOT)
+    first, second = together(train_words(space), world=2, cwd=ROOT)
     assert (first.code, second.code) == (0, 0), first.err + second.err
     (wanted,) = (space / "models" / "trained").glob("small-*")
     with ThreadPoolExecutor(1) as pool:
         killing = pool.submit(kill_a_worker, space)
-        done = alone(*words(space, "--engine", "ray", "--num-workers", "2"), wait_s=550.0)
+        done = alone(*train_words(space, "--engine", "ray", "--num-workers", "2"), wait_s=550.0)
         assert killing.result(), done.stderr
     assert done.returncode == 0, done.stderr
     assert "epoch 8/8" in done.stderr
@@ -90,19 +61,19 @@ def test_ray_trains_what_torchrun_trains_though_a_worker_is_killed(space: Path) 
 
 
 def test_more_workers_than_cores_are_refused(space: Path) -> None:
-    done = alone(*words(space, "--engine", "ray", "--num-workers", "99999"))
+    done = alone(*train_words(space, "--engine", "ray", "--num-workers", "99999"))
     assert done.returncode == 2
     assert "expected: a cluster of at least 99999 cores" in done.stderr
 
 
 def test_an_error_in_the_workers_is_told_once_and_not_tried_again(space: Path) -> None:
-    done = alone(*words(space, "--engine", "ray", *TOO_EARLY))
+    done = alone(*train_words(space, "--engine", "ray", *TOO_EARLY))
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("expected:") == 1
     assert "Traceback" not in done.stderr
 
 
 def test_options_of_ray_without_ray_are_said_to_be_ignored(space: Path) -> None:
-    done = alone(*words(space, "--num-workers", "2", "--epochs", "1", "--set", "train.batch=512"))
+    done = alone(*train_words(space, "--num-workers", "2", "--epochs", "1", "--set", "train.batch=512"))
     assert done.returncode == 0, done.stderr
     assert "--num-workers is ignored without --engine ray" in done.stderr

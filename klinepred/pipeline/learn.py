@@ -78,7 +78,8 @@ def train_model(
         found = ranked.first_only(lambda: _origin(space, resume))
         place, version = ranked.told(found)
         checkpoint = Path(place) if place else None
-        first = _first(init_from, run, space, allow_leaks=allow_leaks) if init_from else None
+        begins = init_from if checkpoint is None else None  # started again, its weights lie in the checkpoint
+        first = _first(begins, run, space, allow_leaks=allow_leaks) if begins else None
         tracker = MlflowTracker(space, run, version=version) if ranked.first else NoTracker()
         kept = first.scaler if first else kept_scaler(checkpoint) if checkpoint else None
         data = ranked.first_then(lambda: build_dataset(run, space, version=version, scaler=kept))

@@ -58,10 +58,20 @@ class Served:
         Raises
         ------
         mlflow.exceptions.MlflowException
-            Also where the rows are too many.
+            Also where the rows are too many, or a parameter has a name that the model does not know.
         """
         rows = len(data)
         with faults():
+            schema = self.metadata.get_params_schema()
+            known = [spec.name for spec in schema.params] if schema is not None else []
+            odd = [name for name in params or {} if name not in known]
+            if odd:  # MLflow would leave them out
+                raise UsageError(
+                    "params",
+                    expected=f"none but {', '.join(known)}",
+                    got=", ".join(str(name)[:40] for name in odd[:3]),
+                    do="mend the name, or leave it out",
+                )
             if rows > self._most_rows:
                 raise UsageError(
                     "request",

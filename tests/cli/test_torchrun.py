@@ -12,45 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from klinepred.cli import main
 from klinepred.model.bundle import WEIGHTS
+from tests.small_market import small_space, train_words
 from tests.training.ranked import free_port, together
 
 ROOT = Path(__file__).parents[2]
-PIPELINE = """
-name = "small"
-[data]
-source = "simulate"
-calendar = "XNYS"
-[data.simulate]
-seed = 7
-symbols = 6
-start = 2026-01-02
-end = 2026-03-31
-ic = 0.2
-[model]
-preset = "lstm-small"
-hidden = 8
-layers = 1
-[train]
-epochs = 12
-batch = 16
-patience = 0
-schedule = "constant"
-device = "cpu"
-"""
 
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wörk space")
-    (folder / "small.toml").write_text(PIPELINE, encoding="utf-8")
-    assert main(["ingest", "-q", "-p", str(folder / "small.toml"), "-w", str(folder)]) == 0
-    return folder
-
-
-def words(space: Path) -> list[str]:
-    return ["-m", "klinepred", "train", "-p", str(space / "small.toml"), "-w", str(space)]
+    return small_space(tmp_path_factory.mktemp("wörk space"), train='epochs = 12\nschedule = "constant"\n')
 
 
 def models(space: Path) -> list[Path]:
@@ -60,7 +31,7 @@ def models(space: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def undisturbed(space: Path) -> bytes:
     """Weights of a training by two processes that nobody disturbed."""
-    first, second = together(words(space), world=2, cwd=ROOT)
+    first, second = together(train_words(space), world=2, cwd=ROOT)
     assert (first.code, second.code) == (0, 0), first.err + second.err
     assert first.out.startswith("model small-")
     assert "epoch 12/12" in first.err
@@ -93,7 +64,7 @@ def test_torchrun_starts_again_after_a_kill_and_ends_with_the_same_model(space: 
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
     place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     running = subprocess.Popen(
-        [sys.executable, *torchrun, *place, *words(space)],
+        [sys.executable, *torchrun, *place, *train_words(space)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -114,6 +85,18 @@ def test_torchrun_starts_again_after_a_kill_and_ends_with_the_same_model(space: 
 
 
 def test_a_walk_forward_wants_one_process(space: Path) -> None:
-    (one,) = together([*words(space), "--set", "dataset.split.folds=2"], world=1, cwd=ROOT, WORLD_SIZE="2")
+    (one,) = together([*train_words(space), "--set", "dataset.split.folds=2"], world=1, cwd=ROOT, WORLD_SIZE="2")
     assert one.code == 2
     assert "expected: one process" in one.err
+
+
+def test_a_job_that_began_from_a_model_goes_on_from_its_checkpoint_when_started_again(
+    space: Path, undisturbed: bytes
+) -> None:
+    begun = [*train_words(space), "--init-from", models(space)[0].name, "--epochs", "1"]
+    (first,) = together(begun, world=1, cwd=ROOT, KLINEPRED_JOB="one of a kind")
+    assert first.code == 0, first.err
+    (again,) = together(begun, world=1, cwd=ROOT, KLINEPRED_JOB="one of a kind")
+    assert again.code == 0, again.err
+    assert "all were started again: training goes on from" in again.err
+    assert undisturbed

@@ -7,22 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from klinepred.cli import main
 from klinepred.engine.engine import HERE
 from tests.engine.clusters import alone
-
-PIPELINE = """
-name = "small"
-[data]
-source = "simulate"
-calendar = "XNYS"
-[data.simulate]
-seed = 7
-symbols = 6
-start = 2026-01-02
-end = 2026-03-31
-ic = 0.2
-"""
+from tests.small_market import small_space
 
 KILLED = """
 import os, signal, sys, time
@@ -76,10 +63,7 @@ except FeatureError as error:
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wörk space")
-    (folder / "small.toml").write_text(PIPELINE, encoding="utf-8")
-    assert main(["ingest", "-q", "-p", str(folder / "small.toml"), "-w", str(folder)]) == 0
-    return folder
+    return small_space(tmp_path_factory.mktemp("wörk space"))
 
 
 def kept(space: Path) -> dict[str, str]:
