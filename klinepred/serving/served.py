@@ -62,7 +62,7 @@ class Served:
         """
         rows = len(data)
         with faults():
-            schema = self.metadata.get_params_schema()
+            schema = self.metadata.get_params_schema()  # type: ignore[no-untyped-call]
             known = [spec.name for spec in schema.params] if schema is not None else []
             odd = [name for name in params or {} if name not in known]
             if odd:  # MLflow would leave them out
