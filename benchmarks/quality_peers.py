@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from benchmarks.peers import python_of
 from benchmarks.quality_ours import Mark
 from benchmarks.quality_rows import WINDOW, Field, Grade, grade
 from benchmarks.quality_scripts import SCRIPTS
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,23 @@ class Curve:
     losses: tuple[float, ...]
     best: Grade
     at: Mark
+
+
+def piloted(
+    settings: Sequence[T],
+    race_them: Callable[[Sequence[T], float], list[Curve]],
+    *,
+    pilot: float | None,
+    budget: float,
+) -> list[tuple[T, Curve]]:
+    """Each setting with its curve over the budget; with a pilot only the best of a first heat of `pilot` seconds.
+
+    Each heat trains afresh, since a schedule is planned for its budget. Empty where nothing ran.
+    """
+    if pilot is not None and len(settings) > 1:
+        heat = list(zip(settings, race_them(settings, pilot), strict=False))
+        settings = [min(heat, key=lambda one: one[1].best.loss)[0]] if heat else []
+    return list(zip(settings, race_them(settings, budget) if settings else [], strict=False))
 
 
 def settle(
@@ -60,7 +79,7 @@ def settle(
 
 
 def race(
-    name: str, configurations: Sequence[dict[str, Any]], *, field: Field, folder: Path, budget: float, marks: int
+    name: str, configurations: Sequence[dict[str, Any]], budget: float, *, field: Field, folder: Path, marks: int
 ) -> list[Curve]:
     """The curves of a peer's configurations; none, with a word, where it is absent or fails."""
     python = python_of(name)

@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import numpy as np
 
 import klinepred as kp
 from benchmarks.quality_ours import Mark, train_budget, train_whole
-from benchmarks.quality_peers import Curve, race, settle
+from benchmarks.quality_peers import Curve, piloted, race, settle
 from benchmarks.quality_rows import Field, Grade, build_field, grade, hand_over
 from klinepred.settings import Pipeline
 
@@ -127,6 +128,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="most rows to score, 0 = all (default 40000, 15000)")
     parser.add_argument("--curve-rows", type=int, help="of these, for the points of a curve (default 4000, 2000)")
     parser.add_argument("--symbols", type=int, help="how many symbols, 0 = all (default 0, 25)")
+    parser.add_argument(
+        "--pilot",
+        type=float,
+        metavar="SECONDS",
+        help="each setting of a rival first this long; the best gets the budget",
+    )
+    parser.add_argument("--precisions", default="fp32,bf16", help="of our loops; fp32, the peers', always")
     parser.add_argument("--only", default="window,pyqlib,neuralforecast", help="rivals, with commas")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C", help="of our pipeline")
     options = parser.parse_args()
@@ -148,25 +156,40 @@ def main() -> None:
     counts = {"train_sessions": field.session.counts()["train"], "train_windows": int(field.learned.sum())}
     print(f"{counts}, {int(field.score_N.sum()):,} scored rows; predicting 0 has loss {zero.loss:.5f}", flush=True)
     wanted = options.only.split(",")
-    ours = {precision: sessions(field, run, precision, every=2 if options.quick else 6) for precision in PRECISIONS}
+    precisions = [one for one in PRECISIONS if one == PRECISIONS[0] or one in options.precisions.split(",")]
+    ours = {precision: sessions(field, run, precision, every=2 if options.quick else 6) for precision in precisions}
     rivals: dict[str, list[Curve]] = {}
     half: Curve | None = None
     if "window" in wanted:
-        rivals["window"] = [windows(field, run, PRECISIONS[0], batch, budget=budget, marks=marks) for batch in BATCHES]
-        best = BATCHES[int(np.argmin([curve.best.loss for curve in rivals["window"]]))]
-        half = windows(field, run, PRECISIONS[1], best, budget=budget, marks=marks)
+
+        def fp32(batches: Sequence[int], seconds: float) -> list[Curve]:
+            return [windows(field, run, PRECISIONS[0], batch, budget=seconds, marks=marks) for batch in batches]
+
+        ran = piloted(BATCHES, fp32, pilot=options.pilot, budget=budget)
+        rivals["window"] = [curve for _, curve in ran]
+        if len(precisions) > 1:
+            batch = min(ran, key=lambda one: one[1].best.loss)[0]
+            half = windows(field, run, PRECISIONS[1], batch, budget=budget, marks=marks)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         hand_over(field, folder)
         for peer, configurations in PEERS.items():
             if peer in wanted:
-                rivals[peer] = race(peer, configurations, field=field, folder=folder, budget=budget, marks=marks)
+                heat = partial(race, peer, field=field, folder=folder, marks=marks)
+                ran_peer = piloted(configurations, heat, pilot=options.pilot, budget=budget)
+                rivals[peer] = [curve for _, curve in ran_peer]
     _report(
         ours,
         rivals,
         half,
         zero=zero,
-        facts={**counts, "budget_s": budget, "set": options.overrides, "rows": int(field.score_N.sum())},
+        facts={
+            **counts,
+            "budget_s": budget,
+            "pilot_s": options.pilot,
+            "set": options.overrides,
+            "rows": int(field.score_N.sum()),
+        },
     )
 
 
