@@ -187,7 +187,7 @@ def _enough(time: np.ndarray, *, held_out: bool) -> bool:
 
 def _fit(pred: np.ndarray, raw: np.ndarray, time: np.ndarray, *, fit: bool, source: str) -> KindCalibration:
     pred, raw = pred.astype(np.float64), raw.astype(np.float64)
-    slope = _slope(pred, raw, time) if fit else 0.0
+    slope = shrunk_slope(pred, raw, time) if fit else 0.0
     residual = np.sort(raw - slope * pred) if fit else np.sort(np.concatenate([raw, -raw]))
     count = residual.size
     low = max(0, int(np.floor(0.1 * (count + 1))) - 1)
@@ -202,10 +202,10 @@ def _fit(pred: np.ndarray, raw: np.ndarray, time: np.ndarray, *, fit: bool, sour
     )
 
 
-def _slope(pred: np.ndarray, raw: np.ndarray, time: np.ndarray) -> float:
+def shrunk_slope(pred: np.ndarray, raw: np.ndarray, time: np.ndarray) -> float:
     """Least squares through the origin, times 1 - (standard error / slope)^2, not below 0 (James and Stein, 1961).
 
-    The standard error is clustered by time (Liang and Zeger, 1986).
+    All [n], Float64 and finite, `time` a stamp of any kind. The standard error is clustered by time (Liang and Zeger, 1986).
     """
     power = float(pred @ pred)
     if power <= 0.0:

@@ -54,6 +54,8 @@ class TrainSettings(Settings):
     quantiles of `model.quantiles`."""
     ema: float = Field(0.0, ge=0.0, lt=1.0)
     """Decay of the moving average of the weights that validation and the bundle use; 0 = off."""
+    recalibrate: bool = False
+    """Scale the finished network's expected value by its slope on the validation part (0.05 to 2): size, not order."""
     ensemble: int = Field(1, ge=1, le=100)
     """Networks trained one after another with the seeds seed, seed + 1, …; the model answers with their mean."""
     patience: int = Field(3, ge=0)

@@ -124,7 +124,15 @@ def train_ensemble(
             tracker.log_metrics(_metrics(graded, bundles))
             about = _about(bundles, val_loss=graded.loss)
             named_run = run if named else None
-            bundle = assemble(data, network, run=named_run, model=model, device=device, about=about, origin=origin)
+            bundle = assemble(
+                *(data, network),
+                run=named_run,
+                model=model,
+                device=device,
+                about=about,
+                origin=origin,
+                recalibrated=train.recalibrate,
+            )
             hand_over(bundle, tracker)
             if shelve is not None:
                 shelve(bundle)

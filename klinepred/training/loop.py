@@ -189,9 +189,7 @@ def train_one(
                 )
             )
             own = run if named else None
-            bundle = make_bundle(
-                data, state, run=own, model=model, seed=train.seed, kind=train.loss, device=device, origin=origin
-            )
+            bundle = make_bundle(data, state, run=own, model=model, train=train, device=device, origin=origin)
             hand_over(bundle, tracker)
             if shelve is not None:
                 shelve(bundle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,10 +27,11 @@ from klinepred.model.forward import forward_rows
 from klinepred.model.golden import make_golden
 from klinepred.model.novelty import fit_novelty
 from klinepred.model.shelf import shelf_name
-from klinepred.settings import ModelSettings, Pipeline
+from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.training.precision import device_name
+from klinepred.training.recalibration import recalibrate
 from klinepred.training.state import Counters, State
-from klinepred.training.tracker import Tracker
+from klinepred.training.tracker import Metric, Tracker
 from klinepred.training.validation import zero_loss
 
 log = logging.getLogger("klinepred.training")
@@ -48,8 +50,7 @@ def make_bundle(
     *,
     run: Pipeline | None,
     model: ModelSettings,
-    seed: int,
-    kind: str,
+    train: TrainSettings,
     device: torch.device,
     origin: Mapping[str, Any],
 ) -> ModelBundle:
@@ -57,8 +58,6 @@ def make_bundle(
 
     Parameters
     ----------
-    kind
-        mse, huber or quantile: `train.loss`.
     origin
         What the tracker knows: run_id, run_name, commit, store_version.
 
@@ -83,11 +82,11 @@ def make_bundle(
             got=f"none in {counters.epoch} epochs",
             do="lower --set train.lr, or train with --precision fp32",
         )
-    _warn(counters, zero=zero_loss(data, kind=kind, quantiles=model.quantiles))
+    _warn(counters, zero=zero_loss(data, kind=train.loss, quantiles=model.quantiles))
     network = network_from(state.best, model, inputs=data.x_NF.shape[1], members=1)
     about = {
         "precision": state.precision.name,
-        "seed": seed,
+        "seed": train.seed,
         "epochs": counters.epoch,
         "best_epoch": counters.best_epoch,
         "val_loss": counters.best_loss,
@@ -95,7 +94,9 @@ def make_bundle(
         "skipped_steps": counters.skipped,
         **({"precision_fallback": counters.fallback} if counters.fallback else {}),
     }
-    return assemble(data, network, run=run, model=model, device=device, about=about, origin=origin)
+    return assemble(
+        data, network, run=run, model=model, device=device, about=about, origin=origin, recalibrated=train.recalibrate
+    )
 
 
 def _warn(counters: Counters, *, zero: float) -> None:
@@ -122,6 +123,7 @@ def assemble(
     device: torch.device,
     about: Mapping[str, Any],
     origin: Mapping[str, Any],
+    recalibrated: bool,
 ) -> ModelBundle:
     """A bundle around a trained network, calibrated on the part that neither training nor early stopping has seen.
 
@@ -129,7 +131,12 @@ def assemble(
     ----------
     about, origin
         What training and the tracker tell of it, for the provenance.
+    recalibrated
+        Whether its expected value is scaled in place: `train.recalibrate`.
     """
+    scaled = {"recalibration": recalibrate(network, data, device=device)} if recalibrated else {}
+    for name, factor in scaled.items():
+        log.info("%s: the network's expected value is scaled by %.3g, its slope on the validation part", name, factor)
     calibration = calibrate(network, data, device=device)
     golden = make_golden(network.eval(), data.x_NF, data.part("calibration"), flatten=model.flatten)
     novelty = fit_novelty(data.x_NF, train_N=data.mask("train"), validation_N=data.mask("validation"))
@@ -152,6 +159,7 @@ def assemble(
             "torch": str(torch.__version__),
             "device": device_name(device),
             **about,
+            **scaled,
             "leak_certificate": UNCERTIFIED,
             **origin,
         },
@@ -186,5 +194,8 @@ def calibrate(network: nn.Module, data: Dataset, *, device: torch.device) -> Cal
 def hand_over(bundle: ModelBundle, tracker: Tracker) -> None:
     """Give the tracker the bundle, under the name it gets on the shelf."""
     named = replace(bundle, name=shelf_name(bundle))
+    if (factor := bundle.provenance.get("recalibration")) is not None:
+        epochs = int(bundle.provenance["epochs"])
+        tracker.log_metrics([Metric("recalibration", float(factor), epochs, int(time.time() * 1000))])
     with tempfile.TemporaryDirectory(prefix="klinepred-") as folder:
         tracker.log_model(named, save_bundle(named, Path(folder) / named.name))
