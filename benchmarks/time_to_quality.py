@@ -134,6 +134,7 @@ def main() -> None:
         metavar="SECONDS",
         help="each setting of a rival first this long; the best gets the budget",
     )
+    parser.add_argument("--batches", default=",".join(map(str, BATCHES)), help="of our loop over windows")
     parser.add_argument("--precisions", default="fp32,bf16", help="of our loops; fp32, the peers', always")
     parser.add_argument("--only", default="window,pyqlib,neuralforecast", help="rivals, with commas")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C", help="of our pipeline")
@@ -165,7 +166,7 @@ def main() -> None:
         def fp32(batches: Sequence[int], seconds: float) -> list[Curve]:
             return [windows(field, run, PRECISIONS[0], batch, budget=seconds, marks=marks) for batch in batches]
 
-        ran = piloted(BATCHES, fp32, pilot=options.pilot, budget=budget)
+        ran = piloted([int(batch) for batch in options.batches.split(",")], fp32, pilot=options.pilot, budget=budget)
         rivals["window"] = [curve for _, curve in ran]
         if len(precisions) > 1:
             batch = min(ran, key=lambda one: one[1].best.loss)[0]
