@@ -205,7 +205,8 @@ def _fit(pred: np.ndarray, raw: np.ndarray, time: np.ndarray, *, fit: bool, sour
 def shrunk_slope(pred: np.ndarray, raw: np.ndarray, time: np.ndarray) -> float:
     """Least squares through the origin, times 1 - (standard error / slope)^2, not below 0 (James and Stein, 1961).
 
-    All [n], Float64 and finite, `time` a stamp of any kind. The standard error is clustered by time (Liang and Zeger, 1986).
+    All [n], Float64 and finite; `time` is a stamp of any kind. The standard error is clustered by time (Liang and
+    Zeger, 1986).
     """
     power = float(pred @ pred)
     if power <= 0.0:
