@@ -1,6 +1,7 @@
 # Verbs: setup, demo, test, soak, format, clean. Everything goes into .venv; nothing else on the machine is touched.
 
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3))
+JOBS ?= 2
 BIN := .venv/bin
 RUN := $(BIN)/.installed-run
 TEST := $(BIN)/.installed-test
@@ -12,7 +13,7 @@ TEST := $(BIN)/.installed-test
 help:
 	@echo "make setup    make .venv and install klinepred with its test tools"
 	@echo "make demo     the whole job offline: simulate, train, evaluate, predict (a few minutes on two cores)"
-	@echo "make test     ruff, mypy --strict, import contracts, pytest"
+	@echo "make test     ruff, mypy --strict, import contracts, pytest in two processes (JOBS=n for another number)"
 	@echo "make soak     hostile files, kills, full disks, ingests at once, fifty clean pipelines through the leak audit,"
 	@echo "              in full counts (some two hours on two cores)"
 	@echo "make format   let ruff rewrite what it can"
@@ -30,7 +31,7 @@ test: $(TEST)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 # KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ROUNDS and KLINEPRED_SEED choose other counts and another seed.
 soak: $(TEST)
