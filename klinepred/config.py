@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -15,6 +14,7 @@ from klinepred.errors import ConfigError
 from klinepred.paths import Workspace, default_pipelines, default_presets
 from klinepred.settings import ModelSettings, Pipeline
 from klinepred.settings.network import check_network
+from klinepred.settings.toml_file import check_depth, read_toml, value_of
 
 
 def load_pipeline(
@@ -38,7 +38,7 @@ def load_pipeline(
         No such pipeline, not TOML, an unknown key (the nearest valid one is named), or a value out of range.
     """
     path = _find(str(name), workspace)
-    table = _read_toml(path)
+    table = read_toml(path)
     table.setdefault("name", path.stem)
     return change_pipeline(table, overrides=overrides, where=str(name), workspace=workspace)
 
@@ -47,9 +47,11 @@ def change_pipeline(
     table: dict[str, Any], *, overrides: list[str] | tuple[str, ...], where: str, workspace: Workspace | None = None
 ) -> Pipeline:
     """A pipeline as plain nested dictionaries with overrides applied. The rest as `load_pipeline`."""
+    check_depth(table, where=f"pipeline {where}")
     table = copy.deepcopy(table)
     for text in overrides:
         _override(table, text)
+    check_depth(table, where=f"pipeline {where}")
     return parse_pipeline(table, where=where, workspace=workspace)
 
 
@@ -98,7 +100,7 @@ def load_preset(name: str, *, workspace: Workspace | None = None) -> dict[str, A
     for folder in folders:
         path = folder / f"{name}.toml"
         if Path(name).name == name and path.is_file():
-            return _read_toml(path)
+            return read_toml(path)
     have = sorted({path.stem for folder in folders for path in folder.glob("*.toml")})
     raise ConfigError(
         f"model.preset {name!r}",
@@ -135,19 +137,6 @@ def _find(name: str, workspace: Workspace | None) -> Path:
     )
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}", expected="a TOML file in UTF-8", got=f"text that is not: {error}", do="mend that line"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{path}", expected="a file that can be read", got=str(error.strerror), do="mend its permissions"
-        ) from error
-
-
 def _override(table: dict[str, Any], text: str) -> None:
     key, sign, raw = text.partition("=")
     parts = key.strip().split(".")
@@ -155,7 +144,7 @@ def _override(table: dict[str, Any], text: str) -> None:
         raise ConfigError(
             f"--set {text}", expected="section.key=value", got=repr(text), do="write it like --set train.epochs=3"
         )
-    value = _value(raw.strip())
+    value = value_of(raw.strip())
     spot = table
     for part in parts[:-1]:
         below = spot.setdefault(part, {})
@@ -167,26 +156,17 @@ def _override(table: dict[str, Any], text: str) -> None:
     spot[parts[-1]] = value
 
 
-def _value(text: str) -> Any:
-    """TOML if it is, else the text itself: 3, true, 2026-01-02, ["A", "B"], but also cpu and 24/7."""
-    try:
-        table = tomllib.loads(f"v = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return text
-    return table["v"] if table.keys() == {"v"} else text
-
-
 def _explain(error: ValidationError, where: str) -> ConfigError:
     first, *others = error.errors()
-    spot = ".".join(str(part) for part in first["loc"])
-    also = f"; then look at {', '.join(sorted({_dotted(more['loc']) for more in others}))}" if others else ""
+    spot = _cut(_dotted(first["loc"]))
+    also = f"; then look at {_listed(sorted({_dotted(more['loc']) for more in others}))}" if others else ""
     if first["type"] == "extra_forbidden":
         parent, wrong = first["loc"][:-1], str(first["loc"][-1])
-        near = _nearest(parent, wrong)
+        near = _nearest(parent, wrong[:80])
         return ConfigError(
             f"pipeline {where}: unknown key {spot}",
             expected=f"keys of {_dotted(parent) or 'the pipeline'}: {', '.join(sorted(_section(parent).model_fields))}",
-            got=wrong,
+            got=_cut(wrong),
             do=(f"did you mean {near}?" if near else "remove it, or use one of these keys") + also,
         )
     message = first["msg"].removeprefix("Value error, ").replace("Input should be", "a value that is")
@@ -218,6 +198,15 @@ _EXPECTED: Final = {
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _listed(names: list[str]) -> str:
+    """A file of another program may have any number of keys that are none of ours."""
+    return ", ".join(_cut(name) for name in names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

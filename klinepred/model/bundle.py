@@ -161,11 +161,11 @@ def load_bundle(folder: str | Path) -> ModelBundle:
             bundle = replace(bundle, golden=Golden.from_bytes(_checked(folder, FILE, made["sha256"]), kept))
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         raise _foreign(folder, f"{TABLE} that does not fit: {_short(error)}") from error
-    if bundle.golden is not None and needs_check(bundle.network, bundle.golden):
-        try:
+    try:
+        if bundle.golden is not None and needs_check(bundle.network, bundle.golden):
             check_golden(bundle.network, bundle.golden, name=bundle.name)
-        except RuntimeError as error:
-            raise _foreign(folder, f"{FILE} that does not fit: {_short(error)}") from error
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise _foreign(folder, f"{FILE} that does not fit: {_short(error)}") from error
     return bundle
 
 
@@ -260,8 +260,12 @@ def _read_table(folder: Path) -> dict[str, Any]:
         raise _foreign(folder, f"{TABLE} that is not JSON") from error
     number = table.get("klinepred_bundle") if isinstance(table, dict) else None
     if not isinstance(number, int) or number > FORMAT or number < 1:
-        raise _foreign(folder, f"format {number!r}")
-    if table.get(SEAL) != _seal(table):
+        raise _foreign(folder, f"format {number!r:.60}")
+    try:
+        seal = _seal(table)
+    except RecursionError:
+        seal = ""
+    if table.get(SEAL) != seal:
         raise _foreign(folder, f"{TABLE} that was changed after it was saved (its checksum is another)")
     return dict(table)
 

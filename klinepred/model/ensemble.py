@@ -59,6 +59,9 @@ def network_from(
     RuntimeError
         Weights that are not of such a network.
     """
+    with torch.device("meta"):  # shapes alone: a table that claims a huge network gets no memory for it
+        shell = unite([build_network(settings, inputs=inputs) for _ in range(members)])
+    shell.load_state_dict(dict(weights), assign=True)
     with torch.random.fork_rng([]):
         network = unite([build_network(settings, inputs=inputs) for _ in range(members)])
     network.load_state_dict(dict(weights))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
+import struct
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError  # the name of an error; nothing of pickle is called
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +22,11 @@ from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.training.outline import Outline, outline
 
 FORMAT: Final = 1
+NO_TENSORS: Final = (
+    *(RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError, AssertionError),
+    *(MemoryError, struct.error),
+)
+"""What torch's own unpickler runs into, beside its refusals, where the bytes are none that torch wrote."""
 ALWAYS: Final = ("data", "pipeline", "run_id")
 OF_ONE: Final = ("network", "average", "optimiser", "scaler", "precision", "counters", "best", "rng", "rng_cuda")
 """What the checkpoint of one network holds beside that; an ensemble's holds `OF_MANY`, its members' lie beside it."""
@@ -79,15 +86,19 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         if not zipfile.is_zipfile(path):  # torch would read an older format, with a warning
             raise _foreign(path, "a file of another kind" if path.is_file() else "no such file")
         with zipfile.ZipFile(path) as parts:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in parts.infolist()):
+                raise _foreign(path, "one with packed parts, which torch never writes")
             broken = parts.testzip()  # torch.load does not look at the checksums
         if broken is not None:
             raise _foreign(path, f"a damaged one: the checksum of {broken} is another")
-        table = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch wonders aloud about bytes that it then refuses
+            table = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise _foreign(path, error.strerror or str(error)) from error
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError) as error:
         raise _foreign(path, f"a damaged one: {error}") from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except (*NO_TENSORS, UnpicklingError) as error:
         raise _foreign(path, "a file that torch does not load with weights_only=True") from error
     number = table.get("klinepred_checkpoint") if isinstance(table, dict) else None
     if not isinstance(number, int) or not 1 <= number <= FORMAT:
