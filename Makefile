@@ -35,7 +35,8 @@ test: $(TEST)
 
 # KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ROUNDS and KLINEPRED_SEED choose other counts and another seed.
 soak: $(TEST)
-	KLINEPRED_SOAK=1 $(BIN)/pytest tests/bars/fuzz tests/bars/kills tests/bars/test_disk.py tests/audit/test_clean.py --durations=0
+	@$(BIN)/pip install --quiet -c constraints.txt -e ".[test,fuzz]"
+	KLINEPRED_SOAK=1 $(BIN)/pytest tests/fuzz tests/bars/fuzz tests/bars/kills tests/bars/test_disk.py tests/audit/test_clean.py --durations=0
 
 format: $(TEST)
 	$(BIN)/ruff format .

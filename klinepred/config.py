@@ -166,7 +166,7 @@ def _explain(error: ValidationError, where: str) -> ConfigError:
         return ConfigError(
             f"pipeline {where}: unknown key {spot}",
             expected=f"keys of {_dotted(parent) or 'the pipeline'}: {', '.join(sorted(_section(parent).model_fields))}",
-            got=_cut(wrong),
+            got=_cut(wrong) or "a key without a name",
             do=(f"did you mean {near}?" if near else "remove it, or use one of these keys") + also,
         )
     message = first["msg"].removeprefix("Value error, ").replace("Input should be", "a value that is")

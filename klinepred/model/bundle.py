@@ -159,7 +159,7 @@ def load_bundle(folder: str | Path) -> ModelBundle:
         if isinstance(made, dict):
             kept = {key: text for key, text in made.items() if key != "sha256"}
             bundle = replace(bundle, golden=Golden.from_bytes(_checked(folder, FILE, made["sha256"]), kept))
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError, RuntimeError, SafetensorError) as error:
         raise _foreign(folder, f"{TABLE} that does not fit: {_short(error)}") from error
     try:
         if bundle.golden is not None and needs_check(bundle.network, bundle.golden):

@@ -58,7 +58,7 @@ def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any
         has, a calendar that is not known, too little history.
     """
     with faults():
-        bars = bars_of(bundle, pl.from_pandas(frame))
+        bars = bars_of(bundle, _polars(frame))
         now = moment(params.get("now"), name="now")
         first, last = moment(params.get("start"), name="start"), moment(params.get("end"), name="end")
         if last is not None and first is None:
@@ -70,6 +70,21 @@ def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any
     told = done.rows.with_columns(pl.col(TS).dt.strftime(STAMP)).to_pandas()
     told.attrs["left_out"] = dict(done.failures)
     return told
+
+
+def _polars(frame: pd.DataFrame) -> pl.DataFrame:
+    """The same table; a BarsError where a column mixes kinds, has lists in it, or bears a name twice."""
+    import pyarrow as pa
+
+    try:
+        return pl.from_pandas(frame)
+    except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        raise BarsError(
+            "bars",
+            expected="columns of one kind each: text in symbol, ts and calendar, numbers in the others",
+            got=" ".join(str(error).split())[:200],
+            do="send one value a cell, of its column's kind",
+        ) from error
 
 
 def bars_of(bundle: ModelBundle, table: pl.DataFrame) -> Bars:

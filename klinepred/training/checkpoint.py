@@ -6,6 +6,7 @@ import hashlib
 import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # the name of an error; nothing of pickle is called
@@ -96,7 +97,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             table = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise _foreign(path, error.strerror or str(error)) from error
-    except (zipfile.BadZipFile, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise _foreign(path, f"a damaged one: {error}") from error
     except (*NO_TENSORS, UnpicklingError) as error:
         raise _foreign(path, "a file that torch does not load with weights_only=True") from error

@@ -57,7 +57,7 @@ def list_zip(
     for spot, info in sorted(enumerate(infos), key=lambda pair: pair[1].filename):
         member = Member(file, _name(info), spot)
         ending = member.named.suffix.lower()
-        if info.is_dir() or is_hidden(member.inner):
+        if info.filename.endswith("/") or is_hidden(member.inner):
             continue
         if ending in BUNDLES:
             refused.append((member, _nested(member)))
