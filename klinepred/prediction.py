@@ -7,12 +7,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from klinepred.bars.latest import first_stamps, last_bars
 from klinepred.calendar import Clock, expected_after, newest_finished, place, segments
 from klinepred.dataset.make import Dataset, make_dataset
 from klinepred.dataset.target import BREAK, BREAK_STEPS
@@ -107,8 +108,8 @@ def forecast(
     features = features_of(bundle)
     clock_now = now or datetime.now(UTC)
     clock_now = clock_now if as_of is None else min(as_of, clock_now)
-    finished = bars.filter(pl.col("ts") + BAR <= clock_now)
-    frame = finished.collect() if span is not None else _recent(finished, bundle, features)
+    end = clock_now - BAR + timedelta(microseconds=1)
+    frame = _recent(bars, bundle, features, end) if span is None else bars.filter(pl.col("ts") < end).collect()
     wanted = list(symbols) if symbols is not None else frame.get_column("symbol").unique().sort().to_list()
     table = build_features(frame, features, universe=bundle.universe)
     failures = {s: f"no data for {s} finished by {clock_now:%Y-%m-%dT%H:%M:%SZ}" for s in wanted}
@@ -153,12 +154,12 @@ def broken(bundle: ModelBundle) -> str:
     return f"too little history: no unbroken sequence {run}ends at its newest bar"
 
 
-def _recent(bars: pl.LazyFrame, bundle: ModelBundle, features: FeatureSet) -> pl.DataFrame:
-    """As many last bars of each symbol as its newest session can depend on (a few more do no harm)."""
+def _recent(bars: Bars, bundle: ModelBundle, features: FeatureSet, end: datetime) -> pl.DataFrame:
+    """As many last bars of each symbol before `end` as its newest session can depend on (a few more do no harm)."""
+    begins = first_stamps(bars)
 
     def tail(day: int) -> pl.DataFrame:
-        reach = reach_of(bundle, features, day=day)
-        return bars.group_by("symbol", maintain_order=True).tail(reach).select(bars.collect_schema().names()).collect()
+        return last_bars(bars, before=end, reach=reach_of(bundle, features, day=day), begins=begins)
 
     usual = longest_day(set(bundle.calendars.values()))
     frame = tail(usual)

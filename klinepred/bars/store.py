@@ -86,8 +86,9 @@ def list_symbols(space: Workspace, *, as_of: int | datetime | None = None) -> pl
         tables.scan_table(space.data, BARS, as_of)
         .group_by("symbol")
         .agg(first_ts=pl.col("ts").min(), last_ts=pl.col("ts").max(), bars=pl.len().cast(pl.Int64))
+        .collect(engine="streaming")
     )
-    names = read_symbols(space.data, as_of).lazy().join(spans, on="symbol").sort("symbol").collect()
+    names = read_symbols(space.data, as_of).lazy().join(spans.lazy(), on="symbol").sort("symbol").collect()
     aliases = {name: canonical(name) for name in names["calendar"].unique()}  # older stores may have NYSE for XNYS
     return names.with_columns(pl.col("calendar").replace(aliases))
 
@@ -123,7 +124,7 @@ def simulated_symbols(space: Workspace) -> set[str]:
 def has_bars(space: Workspace, *, as_of: int | datetime | None = None) -> set[str]:
     """Symbols of which at least one bar is stored."""
     rows = tables.scan_table(space.data, BARS, as_of)
-    return set(rows.select(pl.col("symbol").unique()).collect().to_series())
+    return set(rows.select(pl.col("symbol").unique()).collect(engine="streaming").to_series())
 
 
 def keep_quarantine(space: Workspace, rejects: pl.DataFrame, *, source: str) -> None:

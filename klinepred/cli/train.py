@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from klinepred.cli.options import (
     set_option,
     start,
 )
+from klinepred.engine.launched import rank, refuse_several
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def command(
     schedule, which begins from a model's weights and keeps that model's scaler. Several processes train together
     under torchrun: torchrun --nproc-per-node 2 -m klinepred train.
     """
-    silent = (
-        int(os.environ.get("WORLD_SIZE") or 1) > 1 and os.environ.get("RANK") != "0"
-    )  # torchrun: the first one speaks
+    silent = rank() != 0  # under torchrun the first one speaks
     space = start(workspace, quiet=quiet or silent, verbose=verbose)
     flags = overrides_of(amp=amp, precision=precision, epochs=epochs, device=device, on_overflow=on_overflow)
     if resume is not None and ctx.get_parameter_source("pipeline") is not ParameterSource.COMMANDLINE:
@@ -144,10 +142,8 @@ def _walk(
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_folds
     from klinepred.pipeline.folds import record_path
-    from klinepred.training.ranks import refuse_several
 
     refuse_several("a walk-forward", do="train its folds one after another in one process")
-
     if init_from is not None:
         raise UsageError(
             "--init-from with a walk-forward",

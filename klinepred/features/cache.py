@@ -18,7 +18,7 @@ from filelock import FileLock
 from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import FeatureError
 from klinepred.features.build import FeatureFrame
-from klinepred.features.columns import Plan, across_columns, plans
+from klinepred.features.columns import across_columns, plans
 from klinepred.features.cross import CROSS_BARS, CROSS_INPUT
 from klinepred.features.kept import read_kept, tools, write_kept
 from klinepred.features.refresh import QUARTER, Quarter, refresh
@@ -90,8 +90,8 @@ def cached_features(
     folder
         Belongs to this function: what is in it may be deleted at any time.
     engine
-        Who works through the groups of symbols: one after another here, or many at once on a cluster, whose machines
-        all see `folder` and the bars.
+        Who works through the groups of symbols, then through the quarters of the cross-section: one after another
+        here, or many at once on a cluster, whose machines all see `folder` and the bars.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def cached_features(
                 quarters.setdefault(quarter, {}).update(parts)
             calendars |= done.calendars
             total, computed = total + done.bars, computed + done.computed
-        sides = _cross(quarters, place / "across", across, universe) if across.names else []
+        sides = _cross(quarters, place / "across", features, universe, engine) if across.names else []
     files = [(name, quarters[q][name].path) for name in calendars for q in sorted(quarters) if name in quarters[q]]
     return Cached(features, tuple(universe), calendars, tuple(files), tuple(sides), bars=total, computed=computed)
 
@@ -128,23 +128,37 @@ def _locked(folder: Path, features: FeatureSet) -> FileLock:
 
 def _groups(bars: Bars, *, workers: int) -> list[list[str]]:
     """Whole symbols, sorted; of about `BATCH_ROWS` bars together, fewer where several workers share them."""
-    sizes = bars.group_by("symbol").agg(pl.len()).sort("symbol").collect()
+    sizes = bars.group_by("symbol").agg(pl.len()).collect(engine="streaming").sort("symbol")
     share = sizes.get_column("len").sum() // (SHARES * workers) if workers > 1 else BATCH_ROWS
     group = (sizes.get_column("len").cum_sum() - 1) // min(BATCH_ROWS, max(1, share))
     parts = sizes.with_columns(group=group).group_by("group", maintain_order=True)
     return [part.get_column("symbol").to_list() for _, part in parts]
 
 
+@dataclass(frozen=True)
+class _Slice:
+    """A quarter whose cross-section is to be computed: the quarters it reads, itself the last; where it goes."""
+
+    reads: tuple[Mapping[str, Quarter], ...]
+    name: str
+    path: Path
+
+
 def _cross(
-    quarters: Mapping[str, Mapping[str, Quarter]], home: Path, plan: Plan, universe: Sequence[str]
+    quarters: Mapping[str, Mapping[str, Quarter]],
+    home: Path,
+    features: FeatureSet,
+    universe: Sequence[str],
+    engine: Engine,
 ) -> list[Path]:
     """Files of the cross-section, one a quarter, computed where a bar up to its end changed."""
     names = sorted({name for parts in quarters.values() for name in parts})
     who = "\n".join([*sorted(universe), "", *names])
     place = home / hashlib.sha256(who.encode()).hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
-    key, out = "", []
-    for number, quarter in enumerate(sorted(quarters)):
+    order = sorted(quarters)
+    key, out, due = "", [], []
+    for number, quarter in enumerate(order):
         marks = [f"{name}\n{part.mark}" for name, part in quarters[quarter].items()]
         key = hashlib.sha256("\n".join([key, *marks]).encode()).hexdigest()[:16]
         path = place / f"{quarter}-{key}.arrow"
@@ -153,24 +167,37 @@ def _cross(
             continue
         for other in place.glob(f"{quarter}-*.arrow"):
             other.unlink()
-        moves = _moves([quarters[name] for name in sorted(quarters)[: number + 1]])
-        sides = pl.concat(across_columns(moves, plan, universe=universe))
-        rows = pl.concat([moves.select("symbol", "ts"), sides], how="horizontal")
-        write_kept(rows.filter(quarter == QUARTER), path)
+        due.append(_Slice(_reads([quarters[name] for name in order[: number + 1]]), quarter, path))
+    for _ in engine.map(partial(_cross_slice, features=features, universe=universe), due):
+        pass
     return out
 
 
-def _moves(quarters: Sequence[Mapping[str, Quarter]]) -> pl.DataFrame:
-    """What the cross-section of the last quarter reads: its rows, and `CROSS_BARS` of every symbol before them."""
+def _reads(quarters: Sequence[Mapping[str, Quarter]]) -> tuple[Mapping[str, Quarter], ...]:
+    """Of quarters in their order the last, and those before it that hold `CROSS_BARS` of each of its symbols."""
     last, before = quarters[-1], quarters[:-1]
     first = len(before)
     lack = dict.fromkeys(last, CROSS_BARS)
     while first and max(lack.values()) > 0:
         first -= 1
         lack = {name: want - (before[first][name].rows if name in before[first] else 0) for name, want in lack.items()}
+    return tuple(quarters[first:])
+
+
+def _cross_slice(one: _Slice, *, features: FeatureSet, universe: Sequence[str]) -> None:
+    """Compute the cross-section of a quarter from the files of its symbols, and write it."""
+    moves = _moves(one.reads)
+    sides = pl.concat(across_columns(moves, plans(features, pl.Float32())[1], universe=universe))
+    rows = pl.concat([moves.select("symbol", "ts"), sides], how="horizontal")
+    write_kept(rows.filter(one.name == QUARTER), one.path)
+
+
+def _moves(quarters: Sequence[Mapping[str, Quarter]]) -> pl.DataFrame:
+    """What the cross-section of the last quarter reads: its rows, and `CROSS_BARS` of every symbol before them."""
+    last = quarters[-1]
     tables, begin = [], None
-    for name in sorted({name for parts in quarters[first:] for name in parts}):
-        own = [_moves_of(parts[name].path, name) for parts in quarters[first:] if name in parts]
+    for name in sorted({name for parts in quarters for name in parts}):
+        own = [_moves_of(parts[name].path, name) for parts in quarters if name in parts]
         tables += own
         if name in last:
             rows = pl.concat(own).get_column("ts").tail(last[name].rows + CROSS_BARS)

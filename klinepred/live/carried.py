@@ -7,12 +7,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from klinepred.bars.latest import last_bars
 from klinepred.bars.store import has_bars, latest_version, scan_bars, stored_clocks
 from klinepred.dataset.make import Dataset, make_dataset
 from klinepred.features.build import FeatureFrame, features_and_moves
@@ -237,9 +238,7 @@ class Carried:
             return pl.DataFrame(schema={**BAR_SCHEMA, CALENDAR: pl.String()}), pl.DataFrame(schema=BAR_SCHEMA)
         bars = scan_bars(self._space, symbols=self._names, as_of=self.version)
         ahead = bars.filter(~_closed(moment)).select(*BAR_SCHEMA).collect()
-        names = bars.collect_schema().names()
-        past = bars.filter(_closed(moment)).group_by("symbol", maintain_order=True).tail(keep)
-        return past.select(names).collect(), ahead
+        return last_bars(bars, before=moment - BAR + timedelta(microseconds=1), reach=keep), ahead
 
     def _fill(self, placed: pl.DataFrame, moves: pl.DataFrame, data: Dataset) -> None:
         size = len(self._names)
@@ -287,7 +286,7 @@ class Carried:
 
 
 def _closed(moment: datetime) -> pl.Expr:
-    return pl.col("ts") + BAR <= moment
+    return pl.col("ts") <= moment - BAR  # so that files and row groups are skipped
 
 
 def _plain(frame: pl.DataFrame, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
+from klinepred.bars.latest import last_bars
 from klinepred.bars.store import list_symbols, scan_bars, stored_clocks
 from klinepred.paths import Workspace
 from klinepred.pipeline.folds import WalkForward
 from klinepred.pipeline.judge import known_symbols, mind_leaks
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from klinepred.model.bundle import ModelBundle
     from klinepred.prediction import Forecast
-    from klinepred.schema import Bars
     from klinepred.settings import Pipeline
 
 log = logging.getLogger("klinepred.pipeline")
@@ -123,7 +121,7 @@ def _slices(
     reach = reach_of(bundle, features_of(bundle), day=day)
     bars = scan_bars(space, symbols=needed)
     begins = dict(stored.select("symbol", "first_ts").iter_rows())
-    earlier = _before(bars, low, {name: begins[name] for name in needed}, reach=reach)
+    earlier = last_bars(bars, before=low, reach=reach, begins={name: begins[name] for name in needed})
     step = timedelta(days=max(1, slice_bars // max(1, len(needed) * day)))
     while low < high:
         # slices end at midnight, so that they do not depend on the moment the range begins at
@@ -146,27 +144,6 @@ def _within(turn: Turn, span: Span) -> Span:
     if turn.until is not None:
         high = min(high, datetime.combine(turn.until, time(), UTC) + timedelta(days=3))
     return low, high
-
-
-def _before(bars: Bars, low: datetime, begins: dict[str, datetime], *, reach: int) -> pl.DataFrame:
-    """The last `reach` bars of each symbol before `low`; read backwards, in windows that grow until they hold them."""
-    import polars as pl
-
-    days, high, parts = 64, low, []
-    left = {name for name, begin in begins.items() if begin < low}
-    have = dict.fromkeys(left, 0)
-    names = bars.collect_schema().names()
-    while left:
-        start = high - timedelta(days=days)
-        inside = bars.filter(pl.col("ts") >= start, pl.col("ts") < high, pl.col("symbol").is_in(sorted(left)))
-        part = inside.collect()
-        parts.append(part)
-        for name, count in part.group_by("symbol").len().iter_rows():
-            have[name] += count
-        left = {name for name in left if have[name] < reach and begins[name] < start}
-        high, days = start, days * 4
-    whole = pl.concat(parts) if parts else bars.filter(pl.lit(False)).collect()
-    return whole.sort("symbol", "ts").group_by("symbol", maintain_order=True).tail(reach).select(names)
 
 
 def _own(answer: Forecast, turn: Turn, clocks: dict[str, str]) -> Forecast:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from klinepred.bars.store import list_symbols, store_version
+from klinepred.engine.launched import refuse_several
 from klinepred.errors import KlinepredError, ModelError, StoreError, UsageError
 from klinepred.model.promotion import promote, stands_against
 from klinepred.model.shelf import champions
@@ -259,13 +259,9 @@ class _Steps:
 
 def _refuse(run: Pipeline) -> None:
     """A schedule needs parts that move on with the bars, and one process."""
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UsageError(
-            f"scheduled rounds of pipeline {run.name}",
-            expected="one process",
-            got=f"{os.environ['WORLD_SIZE']} of them (WORLD_SIZE), as torchrun starts them",
-            do="start klinepred run by itself; torchrun is for klinepred train",
-        )
+    refuse_several(
+        f"scheduled rounds of pipeline {run.name}", do="start klinepred run by itself; torchrun is for klinepred train"
+    )
     split = run.dataset.split
     wrong = f"{split.folds} folds" if split.folds > 1 else f"train_end = {split.train_end}" if split.train_end else ""
     if wrong:

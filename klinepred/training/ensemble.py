@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from klinepred.dataset.make import Dataset
+from klinepred.engine.launched import refuse_several
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.ensemble import members_of, unite
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
@@ -25,7 +26,6 @@ from klinepred.training.members import (
 from klinepred.training.outcome import UNCERTIFIED, assemble, hand_over
 from klinepred.training.precision import choose_device, device_name
 from klinepred.training.progress import Progress
-from klinepred.training.ranks import refuse_several
 from klinepred.training.runs import TEST_AFTER
 from klinepred.training.signals import StopRequest, TrainingStopped, resume_advice
 from klinepred.training.tracker import Metric, RunStatus, Tracker

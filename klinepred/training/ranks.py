@@ -18,6 +18,7 @@ from torch import distributed, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from klinepred.engine.launched import check_launch, local_rank, restarts, world_size
 from klinepred.errors import KlinepredError, TrainingError, UsageError
 from klinepred.training.precision import choose_device
 
@@ -172,7 +173,7 @@ def ranks() -> Ranks:
     if not (distributed.is_available() and distributed.is_initialized()):
         return ALONE
     rank = distributed.get_rank()
-    return Ranks(rank, distributed.get_world_size(), int(os.environ.get("LOCAL_RANK", rank)))
+    return Ranks(rank, distributed.get_world_size(), local_rank(rank))
 
 
 @contextmanager
@@ -184,11 +185,11 @@ def joined() -> Iterator[Ranks]:
     Raises
     ------
     UsageError
-        Some of the variables that `torchrun` sets are missing.
+        Some of the variables that `torchrun` sets are missing, or are no numbers that can be.
     TrainingError
         The others cannot be reached, or one was lost on the way.
     """
-    if int(os.environ.get("WORLD_SIZE", "1") or 1) < 2 or distributed.is_initialized():
+    if distributed.is_initialized() or world_size() < 2:
         yield ranks()
         return
     lacking = [name for name in NEEDED if not os.environ.get(name)]
@@ -199,9 +200,10 @@ def joined() -> Iterator[Ranks]:
             got=f"no {', '.join(lacking)}",
             do="start with torchrun --nproc-per-node N -m klinepred train, or unset WORLD_SIZE",
         )
+    check_launch()
     carriers = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     # torchrun keeps one store over restarts: addresses of processes that are gone must not be found in it
-    life = f"life-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    life = f"life-{restarts()}"
     try:
         store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
         own = PrefixStore(life, store)
@@ -234,20 +236,7 @@ def restarted() -> bool:
 
     `torchrun` tells; a job whose name nobody had before has no checkpoint unless it was.
     """
-    return JOB in os.environ or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") or 0) > 0
-
-
-def refuse_several(what: str, *, do: str) -> None:
-    """Nothing in a process that was started alone.
-
-    Raises
-    ------
-    UsageError
-        Several processes were started, for something that only one can do.
-    """
-    count = int(os.environ.get("WORLD_SIZE", "1") or 1)
-    if count > 1:
-        raise UsageError(what, expected="one process", got=f"{count}, as torchrun starts them", do=do)
+    return JOB in os.environ or restarts() > 0
 
 
 def lost(error: Exception) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import resource
 import signal
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from klinepred.bars.check import check_bars
+from klinepred.engine.engine import Here
 from klinepred.errors import FeatureError
 from klinepred.features.build import F50, build_features
 from klinepred.features.cache import Cached, cached_features, cached_frame
@@ -203,3 +206,27 @@ def test_features_of_the_users_own_are_kept_as_well(bars: pl.DataFrame, tmp_path
         assert one.is_null().equals(two.is_null())
         np.testing.assert_allclose(one.drop_nulls(), two.drop_nulls(), rtol=1e-6)
     assert 0 < kept.computed < bars.height / 10
+
+
+def test_the_cross_section_is_worked_through_by_quarters_that_read_no_old_ones(tmp_path: Path) -> None:
+    """Who computes may be many at once, and what one of them reads does not grow with the history."""
+    long = check_bars(walk(NAMES[:3], start="2025-01-06", days=400, seed=12), clock=XNYS).collect()
+    quarters = long.select(pl.col("ts").dt.year(), quarter=pl.col("ts").dt.quarter()).n_unique()
+    seen: list[list[int]] = []
+
+    class Watched(Here):
+        workers = 2
+
+        def map(self, function: Callable[[Any], Any], things: Iterable[Any]) -> Iterator[Any]:
+            work = [*things]
+            seen.append([len(getattr(one, "reads", ())) for one in work])
+            return map(function, work)
+
+    one = cached_features(Bars(long.lazy()), F50, universe=NAMES[:3], folder=tmp_path / "one", engine=Watched())
+    _, across = seen
+    assert len(across) == quarters > 4
+    assert max(across) == 2
+    assert one.frame().frame.equals(build_features(long, universe=NAMES[:3]).frame)
+    again = cached_features(Bars(long.lazy()), F50, universe=NAMES[:3], folder=tmp_path / "one", engine=Watched())
+    assert again.computed == 0
+    assert seen[3] == []
