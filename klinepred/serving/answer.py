@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from klinepred.bars.check import check_bars
+from klinepred.bars.check import check_bars, symbol_is_odd
 from klinepred.errors import BarsError, KlinepredError, UsageError
 from klinepred.model.bundle import ModelBundle, load_bundle
 from klinepred.prediction import forecast
@@ -110,6 +110,15 @@ def bars_of(bundle: ModelBundle, table: pl.DataFrame) -> Bars:
     if worded := [name for name, kind in numbers.schema.items() if not (kind.is_numeric() or kind == pl.Null)]:
         raise BarsError("bars", expected=f"numbers in {worded[0]}", got=str(numbers.schema[worded[0]]), do="cast it")
     named = table.with_columns(pl.col("symbol").cast(pl.String), pl.col(VALUES).cast(pl.Float64))
+    if (odd := named.select(symbol_is_odd()).to_series()).any():
+        where = int(odd.arg_true()[0])
+        raise BarsError(
+            "bars: column symbol",
+            expected="a symbol in each row, without blanks around it or signs that cannot be seen",
+            got=f"{_quoted(named.item(where, 'symbol'))} in row {where + 1}"
+            + (f", and {int(odd.sum()) - 1} more of that kind" if odd.sum() > 1 else ""),
+            do="write the symbol, or leave the row out",
+        )
     if CALENDAR not in named.columns:
         named = named.with_columns(pl.lit(None, pl.String).alias(CALENDAR))
     own = pl.col("symbol").replace_strict(bundle.calendars, default=None, return_dtype=pl.String)
@@ -142,8 +151,12 @@ def moment(text: Any, *, name: str) -> datetime | None:
         stamp = datetime.fromisoformat(str(text).strip())
         return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError) as error:
+        within = " in the years 1 to 9999 by UTC" if isinstance(error, OverflowError) else ""
         raise UsageError(
-            f"params: {name}", expected="a stamp such as 2026-06-10T13:30:00Z", got=repr(text), do="write it so"
+            f"params: {name}",
+            expected=f"a stamp{within} such as 2026-06-10T13:30:00Z",
+            got=repr(text),
+            do="write it so",
         ) from error
 
 
@@ -165,6 +178,10 @@ def _stamps(ts: pl.Series) -> pl.Series:
             do="write its zone: ts.dt.tz_convert('UTC').dt.strftime('%Y-%m-%dT%H:%M:%SZ') in pandas",
         )
     return stamps
+
+
+def _quoted(text: str | None) -> str:
+    return "none" if text is None else repr(text[:80])
 
 
 @contextmanager

@@ -159,6 +159,7 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
         (lambda f: f.assign(ts=f["ts"].str.rstrip("Z")), "ISO 8601 text with Z or an offset"),
         (lambda f: f.assign(ts="soon"), "'soon' in row 1, and"),
         (lambda f: f.assign(symbol="NEW"), "add a column calendar"),
+        (lambda f: f.assign(symbol=f["symbol"].where(f.index != 5, "")), "'' in row 6"),
         (lambda f: f.assign(calendar="NOWHERE"), "NOWHERE"),
         (lambda f: pd.concat([f, f]), "twice"),
         (lambda f: f.head(0), "none"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ import klinepred as kp
 from klinepred.features.custom import features_for
 from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.model.export import export_bundle
-from klinepred.serving.door import plain_answer, reason_of
 from klinepred.settings import FeatureSettings
 from klinepred.training.registry import crown
 from tests.asked import asked_bundle
@@ -164,10 +164,11 @@ def test_requests_that_cannot_be_answered_get_4xx_and_the_reason(server: Server,
     good = split(bars.head(3))
     nan = good.replace(str(json.loads(good)["dataframe_split"]["data"][0][5]), "NaN", 1)
     odd: list[tuple[bytes | str, str, int, str]] = [
-        ("{", JSON, 400, "valid JSON"),
-        ("", JSON, 400, "JSON"),
-        ("[1, 2]", JSON, 400, "Received a list"),
-        ("7", JSON, 400, "JSON dictionary"),
+        ("{", JSON, 400, "not JSON"),
+        ("", JSON, 400, "an empty body"),
+        ("[1, 2]", JSON, 400, "a list of 2"),
+        ("7", JSON, 400, "a number (7)"),
+        ("null", JSON, 400, "null"),
         ("[" * 100_000, JSON, 400, "expected"),
         ('{"a": ' * 50_000, JSON, 400, ""),
         (b"\xff\xfe{}", JSON, 400, "JSON"),
@@ -178,14 +179,17 @@ def test_requests_that_cannot_be_answered_get_4xx_and_the_reason(server: Server,
         ('{"instances": "text"}', JSON, 400, ""),
         ("{}", JSON, 400, ""),
         (split(bars.head(3).drop(columns="close")), JSON, 400, "close"),
-        (split(bars.head(3).assign(close="dear")), JSON, 400, ""),
+        (split(bars.head(3).assign(close="dear")), JSON, 400, 'text ("dear") in row 1'),
+        (split(bars.head(3).assign(symbol=None)), JSON, 400, "null in row 1"),
+        (split(bars.head(3).assign(symbol="")), JSON, 400, "empty text in row 1"),
+        (split(pd.concat([bars.head(3), bars[["volume"]].head(3)], axis=1)), JSON, 400, "volume more than once"),
         (split(bars.head(3).assign(ts="soon")), JSON, 400, "soon"),
-        (split(bars.head(3).assign(ts=7)), JSON, 400, ""),
+        (split(bars.head(3).assign(ts=7)), JSON, 400, "a number (7) in row 1"),
         (nan, JSON, 400, "close is missing"),
         (split(bars.head(3).assign(close=None)), JSON, 400, ""),
         (split(bars.head(300), now="noon"), JSON, 400, "noon"),
-        (json.dumps({**json.loads(good), "params": "x"}), JSON, 400, ""),
-        (json.dumps({**json.loads(good), "params": {"now": 5}}), JSON, 400, ""),
+        (json.dumps({**json.loads(good), "params": "x"}), JSON, 400, 'text ("x")'),
+        (json.dumps({**json.loads(good), "params": {"now": 5}}), JSON, 400, "now: a number (5)"),
         (json.dumps({**json.loads(good), "params": {"nwo": NOW}}), JSON, 400, "nwo"),
         (split(bars.head(3)), JSON, 400, "too little history"),
         (split(pd.concat([bars, bars, bars, bars])), JSON, 400, f"at most {MOST:,} rows"),
@@ -193,16 +197,16 @@ def test_requests_that_cannot_be_answered_get_4xx_and_the_reason(server: Server,
         (good, "text/html", 415, "application/json"),
         (good, "", 415, "application/json"),
         (good, "application/json; charset=latin-1", 415, "UTF-8"),
-        ("a,b\n1", "text/csv", 400, ""),
-        ("", "text/csv", 400, ""),
-        (b"PAR1 but not really PAR1", "application/vnd.apache.parquet", 400, ""),
+        ("a,b\n1", "text/csv", 400, "none named symbol"),
+        ("", "text/csv", 400, "an empty body"),
+        (b"PAR1 but not really PAR1", "application/vnd.apache.parquet", 400, "cannot be read as Parquet"),
     ]
     for body, kind, status, said in odd:
         got, answer = server.ask(body, kind=kind)
         about = (body[:60], kind, answer)
         assert got == status, about
         assert said in answer["message"], about
-        assert len(answer["message"]) > 10, about
+        assert all(f"\n  {part}: " in answer["message"] for part in ("expected", "got", "do this")), about
         assert "stack_trace" not in answer, about
     assert server.ask(split(bars, now=NOW))[0] == 200  # and it goes on answering
 
@@ -213,8 +217,21 @@ def test_it_says_that_it_lives_and_which_mlflow_it_is(server: Server) -> None:
     assert server.get("/ping")[0] == 200
     assert server.get("/health")[0] == 200
     assert server.get("/version") == (200, mlflow.__version__)
-    assert server.get("/invocations")[0] == 405
-    assert server.get("/elsewhere")[0] == 404
+    for path, status in (("/invocations", 405), ("/elsewhere", 404)):
+        got, text = server.get(path)
+        assert got == status
+        assert f"\n  got:      GET {path}\n" in json.loads(text)["message"]
+
+
+def test_a_body_too_large_by_its_header_is_refused_at_once_and_hung_up_on(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        head = f"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: 5000000000\r\n\r\n"
+        link.sendall(head.encode())
+        told = b""
+        while part := link.recv(65_536):  # to the end of the connection
+            told += part
+    assert told.startswith(b"HTTP/1.1 413 ")
+    assert b"one of 5,000,000,000" in told
 
 
 def test_an_exported_bundle_is_served_and_an_interrupt_ends_it(
@@ -272,8 +289,6 @@ def test_without_a_champion_it_says_how_to_get_one(typed: Typed, tmp_path: Path)
 
 
 def test_a_port_in_use_and_a_foreign_address_are_usage(typed: Typed, tmp_path: Path) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as busy:
         code, _, err = typed("serve", "-w", str(tmp_path), "--port", str(busy.getsockname()[1]))
     assert code == 2
@@ -282,16 +297,3 @@ def test_a_port_in_use_and_a_foreign_address_are_usage(typed: Typed, tmp_path: P
     code, _, err = typed("serve", "-p", "demo", "-w", str(tmp_path), "--host", "0.0.0.0", "--port", "0")  # noqa: S104
     assert code == 1
     assert "warning: 0.0.0.0 can be reached from other machines" in err
-
-
-def test_reasons_come_without_the_data_and_without_a_trace() -> None:
-    told = {
-        "error_code": "BAD_REQUEST",
-        "message": "Failed to predict data '  a\n0 1'. \nError: no close",
-        "stack_trace": "x",
-    }
-    assert plain_answer(500, json.dumps(told).encode()) == (400, {"error_code": "BAD_REQUEST", "message": "no close"})
-    assert plain_answer(200, b'{"predictions": [{"p_up": NaN}]}') == (200, {"predictions": [{"p_up": None}]})
-    assert plain_answer(504, b"too long")[0] == 504
-    assert reason_of("Ensure that it is. Error: 'x'\nInput: \n{") == "Ensure that it is. Error: 'x'"
-    assert len(reason_of("x" * 9_999)) == 2_000
