@@ -32,6 +32,9 @@ FORECASTS: Final = ("expected_return_bps", "p_up", "lo80_bps", "hi80_bps", "_mid
 """What a row that the model abstains from does not have."""
 
 
+NO_BAR: Final = "no finished bar in that range"  # why a symbol has no prediction where one is asked for
+
+
 @dataclass(frozen=True)
 class Forecast:
     """Predictions, and why some symbols have none.
@@ -126,8 +129,10 @@ def forecast(
         mind_absent(bundle, frame.get_column("symbol").unique().to_list())
     counted = count_members(table, data.rows.filter(pl.Series(mask_N)).get_column("ts"))
     rows, prices = _rows(bundle, data, mask_N, clock_now, counted=counted, history=span is not None)
+    there = frame if span is None else frame.filter(pl.col("ts").is_between(*span, closed="left"))
     for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
-        failures[symbol] = broken(bundle) + ("" if span is None else ", or it has none between --start and --end")
+        ends = "at its newest bar" if span is None else "in that range"
+        failures[symbol] = broken(bundle, ends) if symbol in there.get_column("symbol") else NO_BAR
     if rows.is_empty() and need_rows:
         raise nothing(failures)
     return Forecast(rows, dict(sorted(failures.items())), prices)
@@ -148,10 +153,10 @@ def too_little(features: FeatureSet, bars: int, sessions: int) -> str:
     return f"too little history: have {bars} bars and {sessions} finished sessions, {need}"
 
 
-def broken(bundle: ModelBundle) -> str:
-    """Why a symbol has none, though it has a usable newest bar."""
+def broken(bundle: ModelBundle, where: str = "at its newest bar") -> str:
+    """Why a symbol has none, though it has a usable bar there."""
     run = f"of {bundle.dataset.window} bars " if bundle.dataset.cut == "window" else ""
-    return f"too little history: no unbroken sequence {run}ends at its newest bar"
+    return f"too little history: no unbroken sequence {run}ends {where}"
 
 
 def _recent(bars: Bars, bundle: ModelBundle, features: FeatureSet, end: datetime) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from klinepred.settings import Pipeline
 
 log = logging.getLogger("klinepred")
+
+STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def range_to(
@@ -42,7 +44,7 @@ def range_to(
     """
     from klinepred.cli.predict import PRICES, chosen, short
     from klinepred.pipeline.ranges import predict_range
-    from klinepred.prediction import nothing
+    from klinepred.prediction import NO_BAR, nothing
 
     turns = _turns(space, run, model)
     failures: dict[str, str] = {}
@@ -50,12 +52,14 @@ def range_to(
 
     def slices() -> Iterator[pl.DataFrame]:
         for part in predict_range(turns, space, run, symbols=symbols, span=span, now=now):
-            failures.update(part.failures)
+            for symbol, why in part.failures.items():
+                if why != NO_BAR or symbol not in failures:  # of several slices the one that says most
+                    failures[symbol] = why
             predicted.update(part.rows.get_column("symbol").unique())
             if part.rows.height:
                 yield part.rows.hstack(part.prices.select(PRICES)) if prices else part.rows
         if not predicted:
-            raise nothing(failures or {"all symbols": f"no finished bar from {span[0]} to {span[1]}"})
+            raise nothing(failures or {"all symbols": f"no finished bar from {span[0]:{STAMP}} to {span[1]:{STAMP}}"})
         for symbol in predicted:
             failures.pop(symbol, None)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -19,19 +19,18 @@ from klinepred.features.recipe import Recipe
 from klinepred.features.spec import FeatureSet, tell_apart
 from klinepred.model.calibration import Calibration
 from klinepred.model.ensemble import AnyNetwork, members_of, network_from
-from klinepred.model.golden import FILE, Golden, check_golden, needs_check
+from klinepred.model.golden import FILE as GOLDEN
+from klinepred.model.golden import Golden, check_golden, needs_check
+from klinepred.model.golden_bars import FILE as GOLDEN_BARS
+from klinepred.model.golden_bars import GoldenBars, check_golden_bars
 from klinepred.model.novelty import Novelty
+from klinepred.model.table import FORMAT, foreign, read_checked
+from klinepred.model.table import TABLE as TABLE  # their place for who imports them from here
+from klinepred.model.table import WEIGHTS as WEIGHTS
+from klinepred.model.table import read_table as read_table
+from klinepred.model.table import sealed as sealed
 from klinepred.paths import new_folder, write_atomic
 from klinepred.settings import DatasetSettings, ModelSettings
-
-FORMAT: Final = 3
-"""1: one network, without the options of today's. 2: several networks, told by `members`. 3: golden inputs and outputs,
-novelty. All are read."""
-WEIGHTS: Final = "weights.safetensors"
-TABLE: Final = "bundle.json"
-SEAL: Final = "content_sha256"
-PICKLED: Final = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib", ".npy", ".npz")
-"""Endings of files that other programs keep models in."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class ModelBundle:
         Fingerprint of each feature; empty in bundles of before there were any.
     golden
         A few inputs and the network's answers to them; None in bundles of before there were any.
+    golden_bars
+        Made-up bars and what their features were; None likewise.
     novelty
         How far rows lie from those of training; None likewise, or where there were too few to tell.
     """
@@ -77,6 +78,7 @@ class ModelBundle:
     recipe: Recipe | None = None
     marks: dict[str, str] = field(default_factory=dict)
     golden: Golden | None = None
+    golden_bars: GoldenBars | None = None
     novelty: Novelty | None = None
 
     @property
@@ -99,10 +101,14 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
         )
     payload = save({name: tensor.contiguous() for name, tensor in bundle.network.state_dict().items()})
     golden = bundle.golden.to_bytes() if bundle.golden else b""
+    bars = bundle.golden_bars.to_bytes() if bundle.golden_bars else b""
     table = {
         "klinepred_bundle": FORMAT,
         "weights_sha256": hashlib.sha256(payload).hexdigest(),
         "golden": {"sha256": hashlib.sha256(golden).hexdigest(), **bundle.golden.made} if bundle.golden else None,
+        "golden_bars": {"sha256": hashlib.sha256(bars).hexdigest(), **bundle.golden_bars.made}
+        if bundle.golden_bars
+        else None,
         "members": len(members_of(bundle.network)),
         "model": bundle.model.model_dump(mode="json"),
         "dataset": bundle.dataset.model_dump(mode="json"),
@@ -125,8 +131,9 @@ def save_bundle(bundle: ModelBundle, folder: Path) -> Path:
     try:
         with new_folder(folder) as part:
             write_atomic(part / WEIGHTS, payload)
-            if golden:
-                write_atomic(part / FILE, golden)
+            for name, content in ((GOLDEN, golden), (GOLDEN_BARS, bars)):
+                if content:
+                    write_atomic(part / name, content)
             write_atomic(part / TABLE, json.dumps(sealed(table), ensure_ascii=False, allow_nan=False, indent=1))
     except OSError as error:
         raise ModelError(
@@ -151,32 +158,31 @@ def load_bundle(folder: str | Path) -> ModelBundle:
         does not answer as when it was made.
     """
     folder = Path(folder)
-    table = _read_table(folder)
-    made = table.get("golden")
-    payload = _checked(folder, WEIGHTS, table.get("weights_sha256"))
+    table = read_table(folder)
+    payload = read_checked(folder, WEIGHTS, table.get("weights_sha256"))
     try:
         bundle = _assemble(folder, table, payload)
-        if isinstance(made, dict):
-            kept = {key: text for key, text in made.items() if key != "sha256"}
-            bundle = replace(bundle, golden=Golden.from_bytes(_checked(folder, FILE, made["sha256"]), kept))
+        if (made := _made(table, "golden")) is not None:
+            bundle = replace(bundle, golden=Golden.from_bytes(read_checked(folder, GOLDEN, made[0]), made[1]))
+        if (made := _made(table, "golden_bars")) is not None:
+            bars = GoldenBars.from_bytes(read_checked(folder, GOLDEN_BARS, made[0]), made[1])
+            bundle = replace(bundle, golden_bars=bars)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError, RuntimeError, SafetensorError) as error:
-        raise _foreign(folder, f"{TABLE} that does not fit: {_short(error)}") from error
+        raise foreign(folder, f"{TABLE} that does not fit: {_short(error)}") from error
     try:
         if bundle.golden is not None and needs_check(bundle.network, bundle.golden):
             check_golden(bundle.network, bundle.golden, name=bundle.name)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise _foreign(folder, f"{FILE} that does not fit: {_short(error)}") from error
+        raise foreign(folder, f"{GOLDEN} that does not fit: {_short(error)}") from error
     return bundle
 
 
-def _checked(folder: Path, name: str, digest: object) -> bytes:
-    try:
-        payload = (folder / name).read_bytes()
-    except OSError as error:
-        raise _foreign(folder, f"no readable {name}: {error.strerror}") from error
-    if hashlib.sha256(payload).hexdigest() != digest:
-        raise _foreign(folder, f"{name} whose checksum is not the one in {TABLE}")
-    return payload
+def _made(table: dict[str, Any], name: str) -> tuple[str, dict[str, Any]] | None:
+    """Checksum of a file of golden rows, and by what they were made; None where there are none."""
+    made = table.get(name)
+    if not isinstance(made, dict):
+        return None
+    return made["sha256"], {key: text for key, text in made.items() if key != "sha256"}
 
 
 def _short(error: Exception) -> str:
@@ -220,6 +226,8 @@ def recipe_in(bundle: ModelBundle) -> Recipe:
 def features_of(bundle: ModelBundle) -> FeatureSet:
     """The feature set the model was trained on, put together again from what the bundle carries.
 
+    Where the code they come from is another than then, they are computed of the bundle's golden bars and compared.
+
     Raises
     ------
     ModelError
@@ -241,58 +249,6 @@ def features_of(bundle: ModelBundle) -> FeatureSet:
             got=f"fingerprint {features.fingerprint} in this version of klinepred{', ' if apart else ''}{apart}",
             do="train again with this version, or use the version the model was trained with",
         )
+    if bundle.golden_bars is not None:
+        check_golden_bars(bundle.golden_bars, features, bundle.scaler, name=bundle.name)
     return features
-
-
-def read_table(folder: Path) -> dict[str, Any]:
-    """The JSON part of a bundle, without loading torch's weights. Errors as `load_bundle`."""
-    return _read_table(folder)
-
-
-def _read_table(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise _foreign(folder, f"a file{_unopened([folder])}" if folder.exists() else "no such folder")
-    try:
-        table = json.loads((folder / TABLE).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _foreign(folder, f"no readable {TABLE}{_unopened(sorted(folder.iterdir()))}") from error
-    except (ValueError, RecursionError) as error:
-        raise _foreign(folder, f"{TABLE} that is not JSON") from error
-    number = table.get("klinepred_bundle") if isinstance(table, dict) else None
-    if not isinstance(number, int) or number > FORMAT or number < 1:
-        raise _foreign(folder, f"format {number!r:.60}")
-    try:
-        seal = _seal(table)
-    except RecursionError:
-        seal = ""
-    if table.get(SEAL) != seal:
-        raise _foreign(folder, f"{TABLE} that was changed after it was saved (its checksum is another)")
-    return dict(table)
-
-
-def sealed(table: dict[str, Any]) -> dict[str, Any]:
-    """`table` with the checksum that guards it against edits: scaler and calibration decide as much as weights do."""
-    return {**table, SEAL: _seal(table)}
-
-
-def _seal(table: dict[str, Any]) -> str:
-    plain = {key: value for key, value in table.items() if key != SEAL}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
-
-
-def _unopened(paths: list[Path]) -> str:
-    found = [path.name for path in paths if path.suffix.lower() in PICKLED]
-    return (
-        f": {', '.join(found[:3])} may hold a pickle, which runs code when it is loaded, and was not opened"
-        if found
-        else ""
-    )
-
-
-def _foreign(folder: Path, got: str) -> ModelError:
-    return ModelError(
-        f"model {folder}",
-        expected=f"a folder with {TABLE} and {WEIGHTS} as `klinepred train` writes it, format 1 to {FORMAT}",
-        got=got,
-        do="choose one from `klinepred models list`, or train one",
-    )

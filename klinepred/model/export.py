@@ -13,7 +13,8 @@ import torch
 
 from klinepred.errors import ModelError
 from klinepred.model.bundle import TABLE, WEIGHTS, ModelBundle, load_bundle
-from klinepred.model.golden import FILE
+from klinepred.model.golden import FILE as GOLDEN
+from klinepred.model.golden_bars import FILE as GOLDEN_BARS
 from klinepred.model.promotion import VERDICT
 from klinepred.paths import new_folder
 
@@ -44,7 +45,7 @@ def export_bundle(folder: Path, to: Path) -> Path:
     load_bundle(folder)
 
     def write(part: Path) -> None:
-        for name in (TABLE, WEIGHTS, FILE, VERDICT):
+        for name in (TABLE, WEIGHTS, GOLDEN, GOLDEN_BARS, VERDICT):
             if (folder / name).is_file() or name in (TABLE, WEIGHTS):
                 shutil.copyfile(folder / name, part / name)
 

@@ -110,6 +110,10 @@ def find_model(space: Workspace, name: str) -> Path:
     ModelError, UsageError
         There is none, or several begin so; the message lists what there is. Or it is a path that does not exist.
     """
+    if Path(name).name in ("", ".."):
+        raise UsageError(
+            f"--model {name!r}", expected="the name, the run or the folder of a model", got="none", do="name one"
+        )
     shelved = space.trained / name
     if Path(name).name == name and shelved.is_dir():
         return shelved

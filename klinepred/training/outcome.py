@@ -25,6 +25,7 @@ from klinepred.model.calibration import Calibration, fit_calibration
 from klinepred.model.ensemble import AnyNetwork, network_from
 from klinepred.model.forward import forward_rows
 from klinepred.model.golden import make_golden
+from klinepred.model.golden_bars import make_golden_bars
 from klinepred.model.novelty import fit_novelty
 from klinepred.model.shelf import shelf_name
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
@@ -139,6 +140,7 @@ def assemble(
         log.info("%s: the network's expected value is scaled by %.3g, its slope on the validation part", name, factor)
     calibration = calibrate(network, data, device=device)
     golden = make_golden(network.eval(), data.x_NF, data.part("calibration"), flatten=model.flatten)
+    golden_bars = make_golden_bars(data.features, clocks=data.calendars, until=data.split.calibration_end)
     novelty = fit_novelty(data.x_NF, train_N=data.mask("train"), validation_N=data.mask("validation"))
     return ModelBundle(
         network=network,
@@ -166,6 +168,7 @@ def assemble(
         recipe=data.features.recipe,
         marks=data.features.marks,
         golden=golden,
+        golden_bars=golden_bars,
         novelty=novelty,
     )
 

@@ -67,6 +67,24 @@ def test_where_none_can_be_predicted_the_exit_code_is_1_and_nothing_is_printed(
     assert symbol in err
 
 
+@pytest.mark.parametrize("more", [[], ["--symbols", "AAA,NEW"]])
+def test_a_range_in_which_no_bar_has_finished_is_told_so(space: kp.Workspace, typed: Typed, more: list[str]) -> None:
+    late = ("--start", "2026-06-09T15:00:00Z", "--end", "2026-06-09T15:05:00Z", "--now", "2026-06-09T15:02:00Z")
+    code, rows, err = asked(typed, space, *more, *late)
+    assert (code, rows) == (1, [])
+    assert "no finished bar in that range" in err
+    assert "too little history" not in err
+    code, rows, err = asked(typed, space, *more, "--start", "2027-01-04", "--end", "2027-01-05")
+    assert (code, rows) == (1, [])
+    assert "no finished bar from 2027-01-04T00:00:00Z to 2027-01-05T00:00:00Z" in err
+
+
+def test_a_model_without_a_name_is_usage(space: kp.Workspace, typed: Typed) -> None:
+    code, _, err = asked(typed, space, "--model", "")
+    assert code == 2
+    assert "the name, the run or the folder of a model" in err
+
+
 class Bomb:
     def __reduce__(self) -> tuple[object, ...]:
         return os.mkdir, (os.environ["BOMB"],)
@@ -105,7 +123,7 @@ Damage = Callable[[Path], object]
         (lambda f: resealed(f, (f / WEIGHTS).read_bytes(), members=10**9), "1000000000 members"),
         (lambda f: resealed(f, (f / WEIGHTS).read_bytes(), calendars=["XNYS"]), "does not fit"),
         (lambda f: resealed(f, (f / WEIGHTS).read_bytes(), split=[]), "does not fit"),
-        (lambda f: resealed(f, (f / WEIGHTS).read_bytes(), klinepred_bundle=4), "format 4"),
+        (lambda f: resealed(f, (f / WEIGHTS).read_bytes(), klinepred_bundle=5), "format 5"),
         (lambda f: (f / TABLE).write_text("[" * 100_000), "not JSON"),
         (lambda f: (f / TABLE).write_bytes(b"\xff\xfe\x00"), "not JSON"),
     ],

@@ -275,7 +275,8 @@ def test_the_bundle_knows_where_it_comes_from(data: Dataset) -> None:
     assert bundle.provenance["leak_certificate"] == "not audited"
     assert bundle.feature_names == tuple(data.features.names)
     assert not bundle.network.training
-    assert memory.folders["model"] == ["bundle.json", "golden.safetensors", "weights.safetensors"]
+    golden = ["golden.safetensors", "golden_bars.safetensors"]
+    assert memory.folders["model"] == ["bundle.json", *golden, "weights.safetensors"]
     assert bundle.calibration.kinds[0] is not None
     assert bundle.calibration.kinds[0].rows in {6 * 2 * 11, 6 * 5 * 11}  # calibration part, or with validation
 
