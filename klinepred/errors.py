@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from klinepred.masked import masked
+
 
 class KlinepredError(Exception):
-    """A failure the user can act on; its text has the parts *expected*, *got* and *do this*.
+    """A failure the user can act on; its text has the parts *expected*, *got* and *do this*, and no passwords.
 
     Parameters
     ----------
@@ -19,11 +21,11 @@ class KlinepredError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, summary: str, *, expected: str, got: str, do: str) -> None:
-        self.summary = summary
-        self.expected = expected
-        self.got = got
-        self.do = do
-        super().__init__(summary)
+        self.summary = masked(summary)
+        self.expected = masked(expected)
+        self.got = masked(got)
+        self.do = masked(do)
+        super().__init__(self.summary)
 
     def __str__(self) -> str:
         return f"{self.summary}\n  expected: {self.expected}\n  got:      {self.got}\n  do this:  {self.do}"

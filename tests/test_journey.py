@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ import pytest
 
 import klinepred as kp
 from klinepred.cli import main
+from tests.security.secret import leaks, secrets, told
 
 NOW = "2026-04-30T22:00:00Z"
 SMALL = (
@@ -46,6 +48,7 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Journey:
     space = tmp_path_factory.mktemp("kline été") / "№ 1"
     done = subprocess.run(
         [sys.executable, "-m", "klinepred", "run", "-p", "demo", "-w", str(space), "--now", NOW, *SMALL],
+        env={**os.environ, **secrets()},
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -67,6 +70,12 @@ def test_the_run_ends_with_predictions_verdict_and_the_way_to_mlflow(journey: Jo
     assert any(line.startswith("verdict: ") for line in lines)
     assert "klinepred ui -w" in lines[-1]
     assert "Traceback" not in journey.stderr
+
+
+def test_no_secret_of_the_environment_is_in_the_workspace_or_on_the_screen(journey: Journey) -> None:
+    names = {path.name for path in journey.space.rglob("*")}
+    assert {"mlflow.db", "bundle.json", "report.html", "MLmodel"} <= names
+    assert (leaks(journey.space), told(journey.stdout + journey.stderr)) == ({}, [])
 
 
 def test_predictions_have_the_agreed_columns_and_the_next_session_s_first_bar(

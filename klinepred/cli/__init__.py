@@ -113,6 +113,15 @@ def main(args: list[str] | None = None) -> int:
                 do="use fewer symbols (--symbols) or a shorter span, or close other programs",
             )
         )
+    except RecursionError:
+        return _fail(
+            KlinepredError(
+                "a file of the workspace, or one that was given",
+                expected="values in each other to a few levels",
+                got="hundreds of levels",
+                do="look for a file of JSON or TOML that another program wrote or changed",
+            )
+        )
     return code if isinstance(code, int) else 0
 
 

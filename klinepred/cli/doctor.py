@@ -19,6 +19,7 @@ from klinepred.cli.options import common, start
 from klinepred.cli.output import write_json
 from klinepred.config import load_pipeline, pipeline_names
 from klinepred.errors import ConfigError, ModelError, StoreError, TrainingError, UsageError
+from klinepred.masked import masked
 from klinepred.paths import Workspace
 from klinepred.training.runs import count_runs, run_store
 
@@ -187,7 +188,7 @@ def _tracking(space: Workspace, problems: list[dict[str, str]]) -> dict[str, Any
     except (TrainingError, UsageError) as error:
         problems.append({"what": f"{error.summary}: {error.got}", "do": error.do})
     source = "MLFLOW_TRACKING_URI" if os.environ.get("MLFLOW_TRACKING_URI") else "workspace"
-    return {"uri": uri, "from": source, "runs": runs}
+    return {"uri": masked(uri), "from": source, "runs": runs}
 
 
 def _models(space: Workspace, problems: list[dict[str, str]]) -> dict[str, Any]:

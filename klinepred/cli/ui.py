@@ -15,6 +15,7 @@ import click
 
 from klinepred.cli.options import common, start
 from klinepred.errors import KlinepredError, TrainingError, UsageError
+from klinepred.masked import masked
 from klinepred.paths import Workspace
 from klinepred.training.moved import adopt_moved
 from klinepred.training.runs import count_runs, run_store
@@ -35,7 +36,7 @@ def command(port: int, workspace: Path, quiet: bool, verbose: bool) -> int:
     space = start(workspace, quiet=quiet, verbose=verbose)
     uri = run_store(space)
     if uri.startswith(("http://", "https://")):
-        click.echo(uri)
+        click.echo(masked(uri))
         click.echo("MLFLOW_TRACKING_URI names this server: open it in a browser", err=True)
         return 0
     if uri == space.tracking_uri and not count_runs(space):
@@ -67,9 +68,10 @@ def _free_port(port: int) -> int:
 
 def _serve(space: Workspace, uri: str, port: int, *, verbose: bool) -> int:
     level = "info" if verbose else "warning"
-    words = ["--backend-store-uri", uri, "--host", HOST, "--port", str(port), "--workers", "1"]
+    words = ["--host", HOST, "--port", str(port), "--workers", "1"]
     words += ["--default-artifact-root", space.artifacts.as_uri(), "--uvicorn-opts", f"--log-level {level}"]
     settings = {
+        "MLFLOW_BACKEND_STORE_URI": uri,  # not among the words, which every user of the machine can read
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -101,7 +103,7 @@ def _serve(space: Workspace, uri: str, port: int, *, verbose: bool) -> int:
             click.echo(f"http://{HOST}:{port}")
             for pipeline, path in (view_paths(space) if uri == space.tracking_uri else {}).items():
                 click.echo(f"runs of {pipeline} with their verdicts: http://{HOST}:{port}{path}", err=True)
-            click.echo(f"MLflow UI of {uri}; Ctrl-C ends it", err=True)
+            click.echo(f"MLflow UI of {masked(uri)}; Ctrl-C ends it", err=True)
         code = child.wait()
     finally:
         child.terminate()

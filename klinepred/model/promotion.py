@@ -104,7 +104,7 @@ def read_verdict(folder: Path) -> dict[str, Any] | None:
     """The verdict that lies beside a model; None where it was never evaluated, or the file is damaged."""
     try:
         table = json.loads((folder / VERDICT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return table if isinstance(table, dict) and table.get("verdict") in RANK else None
 

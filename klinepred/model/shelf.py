@@ -153,7 +153,7 @@ def champions(space: Workspace) -> dict[str, str]:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_champions(path, "text that is not JSON") from error
     named = table.get("pipelines") if isinstance(table, dict) else None
     if isinstance(named, dict):

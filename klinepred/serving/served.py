@@ -13,7 +13,7 @@ import psutil
 
 from klinepred.errors import ModelError, TrainingError, UsageError
 from klinepred.features.spec import FeatureSet
-from klinepred.model.bundle import features_of, load_bundle
+from klinepred.model.bundle import TABLE, features_of, load_bundle
 from klinepred.model.shelf import champions
 from klinepred.paths import Workspace
 from klinepred.serving.answer import faults
@@ -99,6 +99,9 @@ class Served:
 def champion_of(space: Workspace, pipeline: str) -> PyFuncModel:
     """The version of a pipeline's model that has the alias `champion` in MLflow's registry.
 
+    Of what lies there the bundle alone is taken: code that a model brings along is not run, since whoever may write to
+    the registry would else be master of this machine.
+
     Raises
     ------
     ModelError, TrainingError
@@ -120,15 +123,21 @@ def champion_of(space: Workspace, pipeline: str) -> PyFuncModel:
             version = mlflow.MlflowClient(tracking_uri=uri).get_model_version_by_alias(name, CHAMPION)
         except MlflowException as error:
             raise _no_champion(name, pipeline, first_line(error)) from error
-        try:
-            model: PyFuncModel = mlflow.pyfunc.load_model(f"models:/{name}@{CHAMPION}")
-        except (MlflowException, OSError) as error:
-            raise TrainingError(
-                f"version {version.version} of {name}",
-                expected="a model that can be loaded",
-                got=reason(error),
-                do="promote another with klinepred models promote, or serve one of the shelf with --model",
-            ) from error
+        with tempfile.TemporaryDirectory(prefix="klinepred-") as place:
+            try:
+                got = mlflow.artifacts.download_artifacts(f"models:/{name}@{CHAMPION}/artifacts", dst_path=place)
+                found = [path.parent for path in Path(got).glob(f"*/{TABLE}")]
+                fault = "" if len(found) == 1 else f"{len(found)} bundles in it"
+            except (MlflowException, OSError) as error:
+                found, fault = [], first_line(error)
+            if fault:
+                raise TrainingError(
+                    f"version {version.version} of {name}",
+                    expected="a model of klinepred that can be loaded",
+                    got=fault,
+                    do="promote another with klinepred models promote, or serve one of the shelf with --model",
+                )
+            model = model_in(found[0])
     own = str((model.metadata.metadata or {}).get("bundle", ""))
     best = champions(space)
     chosen = best.get(pipeline, best.get("", own))
@@ -195,11 +204,6 @@ def _day(clocks: set[str]) -> int:
     from klinepred.prediction import longest_day
 
     return longest_day(clocks) or LONGEST_DAY
-
-
-def reason(error: BaseException) -> str:
-    """The message of an error, or of MLflow's the part klinepred wrote."""
-    return " ".join(str(error).split())[:500]
 
 
 def _no_champion(name: str, pipeline: str, got: str) -> ModelError:

@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from klinepred.masked import masked
+
 
 def first_line(error: BaseException) -> str:
-    """What the database itself said, if it is behind `error`, else the first line of the error."""
+    """What the database itself said, if it is behind `error`, else the first line of the error; without passwords."""
     link: BaseException | None = error
     while link is not None and not isinstance(link, sqlite3.Error):
         link = link.__cause__ or link.__context__
     lines = str(link or error).splitlines() or [type(error).__name__]
-    return lines[0][:300]
+    return masked(lines[0])[:300]
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from klinepred.errors import TrainingError, UsageError
 from klinepred.paths import Workspace
 
+DATABASES: Final = ("sqlite", "mysql", "postgresql", "mssql")
+"""What addresses of databases begin with."""
 TEST_AFTER: Final = "test_after"
 """Tag of a run: the last day before its test part (2026-05-04)."""
 
@@ -45,11 +47,24 @@ def check_store(uri: str) -> None:
     Raises
     ------
     TrainingError
-        The file cannot be opened or is no database.
+        The file cannot be opened or is no database; or the driver of another database is not installed.
     """
     from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-    if not uri.startswith("sqlite") or (name := make_url(uri).database) in (None, "", ":memory:"):
+    if not uri.startswith(DATABASES):
+        return
+    try:
+        url = make_url(uri)
+        url.get_dialect().import_dbapi()
+    except (ImportError, ArgumentError, NoSuchModuleError) as error:
+        raise TrainingError(
+            f"MLflow run store {uri}",
+            expected="a database that SQLAlchemy has a driver for",
+            got=str(error),
+            do="install the driver, or name the one there is, such as postgresql+psycopg2://",
+        ) from error
+    if not uri.startswith("sqlite") or (name := url.database) in (None, "", ":memory:"):
         return
     try:
         if not name.startswith("file:"):
