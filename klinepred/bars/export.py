@@ -18,6 +18,7 @@ from klinepred.calendar import Clock
 from klinepred.errors import StoreError, UsageError
 from klinepred.paths import Workspace, file_name, open_atomic
 from klinepred.schema import BAR_SCHEMA
+from klinepred.spreadsheet import guarded
 
 Form = Literal["csv", "parquet", "arrow"]
 GROUP_ROWS: Final = 500_000
@@ -142,7 +143,7 @@ def _write(path: Path, form: Form, frames: Iterator[pl.DataFrame]) -> None:
 def _write_csv(out: BinaryIO, frames: Iterator[pl.DataFrame]) -> None:
     for number, frame in enumerate(frames):
         stamps = pl.col("ts").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-        frame.with_columns(stamps).write_csv(out, include_header=number == 0)
+        guarded(frame.with_columns(stamps)).write_csv(out, include_header=number == 0)
 
 
 def _name(symbol: str) -> str:

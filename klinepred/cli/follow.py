@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from klinepred.cli.output import plain, table
+from klinepred.cli.output import csv_text, plain, table
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def open_end(output: Path | None, *, form: str, columns: list[str], model: str) 
         return {}
     import polars as pl
 
+    from klinepred.spreadsheet import unguarded
+
     try:
         whole = output.read_bytes()
         kept = whole[: whole.rfind(b"\n") + 1]
@@ -120,9 +122,11 @@ def open_end(output: Path | None, *, form: str, columns: list[str], model: str) 
             os.truncate(output, len(kept))
         if not kept:
             return {}
-        rows = (
-            pl.read_csv(kept, infer_schema=False) if form == "csv" else pl.read_ndjson(kept, infer_schema_length=None)
-        )
+        if form == "csv":
+            rows = pl.read_csv(kept, infer_schema=False)
+            rows = rows.with_columns(unguarded(column) for column in rows.get_columns())
+        else:
+            rows = pl.read_ndjson(kept, infer_schema_length=None)
         had = rows.columns
     except (pl.exceptions.PolarsError, OSError) as error:
         had, rows = [str(error).splitlines()[0][:120]], pl.DataFrame()
@@ -163,7 +167,7 @@ def sink_to(
             view = view.hstack(shown.select(pl.col(prices).round(4))) if prices else view
             text = table(view, title=f"bars closed by {closed:%Y-%m-%d %H:%MZ}") + "\n"
         elif form == "csv":
-            text = plain(shown).write_csv(include_header=not headed)
+            text = csv_text(shown, header=not headed)
         else:
             text = "".join(
                 json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"

@@ -55,7 +55,7 @@ def write_rows(
             text += f"last {shown.height} of {frame.height} rows; all of them with --format csv|json|parquet\n"
         _emit(text.encode(errors="backslashreplace"), output)
     elif form == "csv":
-        _emit(plain(frame).write_csv().encode(), output)
+        _emit(csv_text(frame).encode(), output)
     elif form == "json":
         _emit((json.dumps(plain(frame).to_dicts(), ensure_ascii=False, allow_nan=False) + "\n").encode(), output)
     else:
@@ -98,7 +98,7 @@ def _writer(form: str, file: IO[bytes]) -> Iterator[Callable[[pl.DataFrame], Non
 
         def put_csv(frame: pl.DataFrame) -> None:
             nonlocal begun
-            file.write(plain(frame).write_csv(include_header=not begun).encode())
+            file.write(csv_text(frame, header=not begun).encode())
             begun = True
 
         yield put_csv
@@ -190,6 +190,13 @@ def plain(frame: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(name).cast(pl.String) for name in days),
         *(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats),
     )
+
+
+def csv_text(frame: pl.DataFrame, *, header: bool = True) -> str:
+    """Rows as CSV, of which no cell is a formula to a spreadsheet."""
+    from klinepred.spreadsheet import guarded
+
+    return guarded(plain(frame)).write_csv(include_header=header)
 
 
 def _json(value: Any) -> Any:

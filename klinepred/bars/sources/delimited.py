@@ -20,6 +20,7 @@ from klinepred.bars.sources.preamble import Opening, read_opening
 from klinepred.bars.sources.room import Room
 from klinepred.bars.sources.table import Shape, read_table
 from klinepred.errors import SourceError
+from klinepred.spreadsheet import unguarded
 
 NUMBER: Final = re.compile(r"[-+]?(\d[\d.,'’\u00a0\u202f ]*)?\d([eE][-+]?\d+)?", re.ASCII)
 TIME: Final = re.compile(r"\d{1,2}:\d{1,2}(:\d{1,2})?", re.ASCII)
@@ -123,6 +124,9 @@ def _rows(spot: _Spot, shape: Shape, layout: Layout, remarks: tuple[str, ...]) -
         spot=None if layout.symbol is None else shape.names.index(layout.symbol),
         known=None if layout.symbol is None else frame.get_column(layout.symbol),
     )
+    if layout.symbol is not None:  # an apostrophe that marks text for a spreadsheet is no part of a symbol
+        frame = frame.with_columns(unguarded(frame.get_column(layout.symbol)))
+        rejects = rejects.with_columns(unguarded(rejects.get_column("symbol")))
     return Rows(frame, layout, (*remarks, *tell(read.odd, spot.member)), rejects=rejects)
 
 
