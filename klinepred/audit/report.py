@@ -7,6 +7,7 @@ from pathlib import Path
 from klinepred import __version__
 from klinepred.audit.check import Certificate, Check
 from klinepred.errors import UsageError
+from klinepred.page import house
 from klinepred.paths import write_atomic
 
 HEADS = {
@@ -48,15 +49,6 @@ def write_report(certificate: Certificate, path: Path, *, title: str) -> Path:
 
 def render_certificate(certificate: Certificate, *, title: str) -> str:
     """The report as text; the same certificate gives the same text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    house = Environment(
-        loader=PackageLoader("klinepred.audit", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     kinds = list(dict.fromkeys(check.kind for check in certificate.checks))
     order = [kind for kind in HEADS if kind in kinds] + [kind for kind in kinds if kind not in HEADS]
     groups: list[tuple[str, str, list[Check]]] = []
@@ -64,12 +56,16 @@ def render_certificate(certificate: Certificate, *, title: str) -> str:
         head, note = HEADS.get(kind, (kind, ""))
         groups.append((head, note, [check for check in certificate.checks if check.kind == kind]))
     planted = "leak" in kinds
-    text: str = house.get_template("report.html.j2").render(
-        certificate=certificate,
-        title=" · ".join(part for part in ("klinepred", title, "self-test" if planted else "") if part),
-        sentence=_sentence(certificate, planted=planted),
-        groups=groups,
-        version=__version__,
+    text: str = (
+        house()
+        .get_template("audit/report.html.j2")
+        .render(
+            certificate=certificate,
+            title=" · ".join(part for part in ("klinepred", title, "self-test" if planted else "") if part),
+            sentence=_sentence(certificate, planted=planted),
+            groups=groups,
+            version=__version__,
+        )
     )
     return text
 

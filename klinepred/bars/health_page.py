@@ -11,6 +11,7 @@ from klinepred import __version__
 from klinepred.bars.health import Health
 from klinepred.bars.heatmap import LEVELS, draw_daytimes, draw_heatmap
 from klinepred.bars.summary import telling
+from klinepred.page import house
 from klinepred.schema import CALENDAR
 
 MOST_SYMBOLS: Final = 500
@@ -28,16 +29,6 @@ def render_health(health: Health) -> str:
 
     Its size is bounded: some 4 MB for 500 symbols and five years, however much is missing.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    house = Environment(
-        loader=PackageLoader("klinepred", "."),  # the look is shared: look.css
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    house.filters["cell"], house.filters["numeric"] = _cell, _numeric
     table, shown = health.symbols, _worst(health.symbols)
     sessions = health.sessions.join(shown.select("symbol", CALENDAR), on="symbol", maintain_order="left")
     calendars = shown[CALENDAR].unique().sort().to_list()
@@ -54,29 +45,33 @@ def render_health(health: Health) -> str:
     expected, missing = int(table["expected"].sum()), int(table["missing"].sum())
     share = (expected - missing) / expected if expected else 0.0
     stored = "" if health.version is None else f"store version {health.version}, "
-    text: str = house.get_template("bars/health.html.j2").render(
-        health=health,
-        word="damaged" if health.damaged else "complete" if share >= WHOLE else "gaps",
-        share=f"{100.0 * min(share, 0.9999) if missing else 100.0:.2f} %",
-        cards=_cards(health, expected, missing),
-        maps=maps,
-        times=times,
-        levels=LEVELS,
-        cut=f"the {shown.height} of {table.height} symbols with most missing bars"
-        if shown.height < table.height
-        else "",
-        listings=[
-            ("Symbols", "", telling(shown)),
-            (
-                "Longest gaps",
-                f"Runs of missing bars, {health.gaps.height:,} in all; from and to are bar opens",
-                _gaps(health),
-            ),
-            ("Jumps and spikes", f"{health.jumps.height:,} found", _jumps(health)),
-            ("Set aside", "Rows in quarantine, by symbol and reason", _aside(health)),
-            ("Rescaled", "Stored bars put on another basis, a split or a unit", health.rescalings.tail(MOST_LINES)),
-        ],
-        made=f"klinepred {__version__}, {stored}as of {health.now:%Y-%m-%d %H:%M}Z",
+    text: str = (
+        house(cell=_cell, numeric=_numeric)
+        .get_template("bars/health.html.j2")
+        .render(
+            health=health,
+            word="damaged" if health.damaged else "complete" if share >= WHOLE else "gaps",
+            share=f"{100.0 * min(share, 0.9999) if missing else 100.0:.2f} %",
+            cards=_cards(health, expected, missing),
+            maps=maps,
+            times=times,
+            levels=LEVELS,
+            cut=f"the {shown.height} of {table.height} symbols with most missing bars"
+            if shown.height < table.height
+            else "",
+            listings=[
+                ("Symbols", "", telling(shown)),
+                (
+                    "Longest gaps",
+                    f"Runs of missing bars, {health.gaps.height:,} in all; from and to are bar opens",
+                    _gaps(health),
+                ),
+                ("Jumps and spikes", f"{health.jumps.height:,} found", _jumps(health)),
+                ("Set aside", "Rows in quarantine, by symbol and reason", _aside(health)),
+                ("Rescaled", "Stored bars put on another basis, a split or a unit", health.rescalings.tail(MOST_LINES)),
+            ],
+            made=f"klinepred {__version__}, {stored}as of {health.now:%Y-%m-%d %H:%M}Z",
+        )
     )
     return text
 

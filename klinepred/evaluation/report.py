@@ -13,6 +13,7 @@ from klinepred.evaluation.background import TAGS, Background, time_line, version
 from klinepred.evaluation.charts import charts
 from klinepred.evaluation.importance import Importance
 from klinepred.evaluation.result import Evaluation
+from klinepred.page import house
 from klinepred.paths import write_atomic
 
 NOTHING: Final = Background()
@@ -68,53 +69,48 @@ def render_report(
     evaluation: Evaluation, *, background: Background = NOTHING, weights: Sequence[Importance] = ()
 ) -> str:
     """The report as text; the same evaluation gives the same text. Parameters as `write_report`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    house = Environment(
-        loader=PackageLoader("klinepred", "."),  # the look is shared: look.css
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    house.filters["num"], house.filters["percent"] = _number, _percent
     figures = charts(evaluation, background.history)
     pipeline = str(background.config.get("name", ""))
     sentence = evaluation.sentence.removeprefix(f"{evaluation.verdict}: ")
     graded = [evaluation.model, *evaluation.baselines.values()]
     config = background.config
-    text: str = house.get_template("evaluation/report.html.j2").render(
-        e=evaluation,
-        title=" · ".join(part for part in ("klinepred", pipeline, evaluation.model_name) if part),
-        sentence=sentence[:1].upper() + sentence[1:],
-        rows=[one for one in graded if one.head is not None],
-        errors=ERRORS,
-        figures=figures,
-        plotly=get_plotlyjs() if figures else "",
-        line=time_line(background.parts),
-        quality=[] if background.quality is None else background.quality.to_dicts(),
-        remarks=[line for line in background.remarks if line not in evaluation.warnings],
-        tags={name: background.tags.get(name, "") for name in TAGS},
-        skipped=max((value for _, value in background.history.get("amp/skipped_steps", ())), default=None),
-        weights=weights,
-        heaviest=max((abs(one.error_rise) for one in weights), default=0.0) or 1.0,
-        parts=[
-            ("By symbol", "symbol", evaluation.symbols.to_dicts()),
-            ("By month", "month", evaluation.months.to_dicts()),
-            ("By time since the open", "since_open", evaluation.times.to_dicts()),
-        ],
-        made=[
-            ("model", evaluation.model_name or "–"),
-            *(
-                (name, _words(value))
-                for name, value in background.provenance.items()
-                if value not in (None, "", {}, [])
-            ),
-        ],
-        versions=versions(),
-        chosen=[(one.name, _words(one.settings)) for one in evaluation.baselines.values() if one.settings],
-        config=json.dumps(config, ensure_ascii=False, indent=2, default=str) if config else "",
+    text: str = (
+        house(num=_number, percent=_percent)
+        .get_template("evaluation/report.html.j2")
+        .render(
+            e=evaluation,
+            title=" · ".join(part for part in ("klinepred", pipeline, evaluation.model_name) if part),
+            sentence=sentence[:1].upper() + sentence[1:],
+            rows=[one for one in graded if one.head is not None],
+            errors=ERRORS,
+            figures=figures,
+            plotly=get_plotlyjs() if figures else "",
+            line=time_line(background.parts),
+            quality=[] if background.quality is None else background.quality.to_dicts(),
+            remarks=[line for line in background.remarks if line not in evaluation.warnings],
+            tags={name: background.tags.get(name, "") for name in TAGS},
+            skipped=max((value for _, value in background.history.get("amp/skipped_steps", ())), default=None),
+            weights=weights,
+            heaviest=max((abs(one.error_rise) for one in weights), default=0.0) or 1.0,
+            parts=[
+                ("By symbol", "symbol", evaluation.symbols.to_dicts()),
+                ("By month", "month", evaluation.months.to_dicts()),
+                ("By time since the open", "since_open", evaluation.times.to_dicts()),
+            ],
+            made=[
+                ("model", evaluation.model_name or "–"),
+                *(
+                    (name, _words(value))
+                    for name, value in background.provenance.items()
+                    if value not in (None, "", {}, [])
+                ),
+            ],
+            versions=versions(),
+            chosen=[(one.name, _words(one.settings)) for one in evaluation.baselines.values() if one.settings],
+            config=json.dumps(config, ensure_ascii=False, indent=2, default=str) if config else "",
+        )
     )
     return text
 
