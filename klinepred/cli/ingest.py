@@ -23,6 +23,7 @@ from klinepred.cli.options import (
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import shown, table, write_json, write_text
 from klinepred.errors import UsageError
+from klinepred.moment import read_moment
 
 if TYPE_CHECKING:
     from klinepred.bars.dry_run import Reading
@@ -222,6 +223,7 @@ def _day(text: str | None, option: str) -> date | None:
     if text is None:
         return None
     try:
+        read_moment(text)
         return datetime.fromisoformat(text.strip()).date()
     except ValueError as error:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ import click
 from klinepred.config import load_pipeline
 from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import UsageError
+from klinepred.moment import SPAN, read_moment
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 
@@ -124,17 +125,16 @@ def parse_ts(text: str | None, *, option: str) -> datetime | None:
     Raises
     ------
     UsageError
-        The text is no such stamp.
+        The text is no such stamp, or one of no market's time.
     """
     if text is None:
         return None
     try:
-        stamp = datetime.fromisoformat(text.strip())
-        return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
+        return read_moment(text)
+    except ValueError as error:
         raise UsageError(
             f"{option} {text}",
-            expected="a date or an ISO 8601 stamp such as 2025-08-28T22:00:00Z",
+            expected=f"a date or an ISO 8601 stamp such as 2025-08-28T22:00:00Z, {SPAN}",
             got=repr(text),
             do=f"write {option} 2025-08-28T22:00:00Z",
         ) from error

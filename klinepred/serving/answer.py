@@ -13,6 +13,7 @@ import polars as pl
 from klinepred.bars.check import check_bars, symbol_is_odd
 from klinepred.errors import BarsError, KlinepredError, UsageError
 from klinepred.model.bundle import ModelBundle, load_bundle
+from klinepred.moment import SPAN, read_moment
 from klinepred.prediction import forecast
 from klinepred.schema import CALENDAR, TS, VALUES, Bars
 
@@ -148,13 +149,11 @@ def moment(text: Any, *, name: str) -> datetime | None:
     if text in (None, ""):
         return None
     try:
-        stamp = datetime.fromisoformat(str(text).strip())
-        return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        within = " in the years 1 to 9999 by UTC" if isinstance(error, OverflowError) else ""
+        return read_moment(str(text))
+    except ValueError as error:
         raise UsageError(
             f"params: {name}",
-            expected=f"a stamp{within} such as 2026-06-10T13:30:00Z",
+            expected=f"a stamp {SPAN} such as 2026-06-10T13:30:00Z",
             got=repr(text),
             do="write it so",
         ) from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import polars as pl
+import psutil
 from polars.exceptions import PanicException, PolarsError
 
 from klinepred.bars.sources.columns import find_layout
@@ -13,13 +14,15 @@ from klinepred.bars.sources.delimited import Rows
 from klinepred.bars.sources.member import Member
 from klinepred.bars.sources.numbers import read_numbers
 from klinepred.bars.sources.panics import unsaid
-from klinepred.bars.sources.symbols import to_text
+from klinepred.bars.sources.symbols import decoded, to_text
 from klinepred.errors import SourceError
 
 STREAM: Final = b"\xff\xff\xff\xff"
 """First bytes of an Arrow stream, which has no end table as an Arrow file has."""
 STREAM_END: Final = STREAM + bytes(4)
 SAMPLE: Final = 50
+BAR_BYTES: Final = 48
+"""Memory of a row while it is read, at least: stamp, prices and volume."""
 
 
 def read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"], *, head: bytes) -> Rows:
@@ -28,12 +31,15 @@ def read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"], *
     Raises
     ------
     SourceError
-        The file is damaged or not of its kind; a column that bars need is nested, or holds no numbers.
+        The file is damaged or not of its kind, or has more rows than memory holds; a column that bars need is nested,
+        or holds no numbers.
     """
     try:
         with unsaid():
             scan = _scan(data, kind, head)
             schema = scan.collect_schema()
+            if kind == "Parquet":
+                _fits(scan.select(pl.len()).collect().item(), member)  # known from the end of the file
             sample = scan.head(SAMPLE).collect()
             texts = {name: _texts(sample.get_column(name)) for name in schema.names()}
             layout = find_layout(schema.names(), where=member.where, sample=texts)
@@ -54,7 +60,7 @@ def read_binary(data: Path, member: Member, kind: Literal["Parquet", "Arrow"], *
             got=", ".join(f"{name!r} of {schema[name]}"[:80] for name in nested),
             do="write each of them as a column of its own, one row a bar",
         )
-    frame = frame.with_columns(_plain(frame.get_column(name)) for name in layout.used)
+    frame = frame.with_columns(_plain(frame.get_column(name), member) for name in layout.used)
     wrong = [name for name in layout.numbers if not _may_be_numbers(frame.schema[name])]
     if wrong:
         raise SourceError(
@@ -84,6 +90,18 @@ def _scan(data: Path, kind: Literal["Parquet", "Arrow"], head: bytes) -> pl.Lazy
     return pl.scan_ipc(data, glob=False, hive_partitioning=False)
 
 
+def _fits(rows: int, member: Member) -> None:
+    """Refuse a few bytes that say a number some billion times."""
+    free = psutil.virtual_memory().available
+    if rows * BAR_BYTES > free:
+        raise SourceError(
+            member.where,
+            expected=f"rows that fit into memory, at most {free // BAR_BYTES:,} now",
+            got=f"{rows:,} rows",
+            do="split it into smaller files, by year or by symbol, and ingest them one after the other",
+        )
+
+
 def _texts(column: pl.Series) -> list[str]:
     """Values as text, by polars: Python has no dates of the years that a damaged file may hold."""
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
@@ -91,11 +109,11 @@ def _texts(column: pl.Series) -> list[str]:
     return [text or "" for text in column.cast(pl.String, strict=False)]
 
 
-def _plain(column: pl.Series) -> pl.Series:
+def _plain(column: pl.Series, member: Member) -> pl.Series:
     """Text that is kept as categories or bytes becomes text."""
     if column.dtype in (pl.Categorical, pl.Enum):
         return column.cast(pl.String)
-    return column.cast(pl.String, strict=False) if column.dtype == pl.Binary else column
+    return decoded(column, member) if column.dtype == pl.Binary else column
 
 
 def _may_be_numbers(kind: pl.DataType) -> bool:

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from klinepred.bars.sources.member import Member
 from klinepred.errors import SourceError
+
+
+def decoded(column: pl.Series, member: Member) -> pl.Series:
+    """Bytes as the text they are in UTF-8.
+
+    Raises
+    ------
+    SourceError
+        They are none.
+    """
+    try:
+        return column.cast(pl.String, strict=False)
+    except PolarsError as error:
+        raise SourceError(
+            f"{member.where}: column {column.name!r}",
+            expected="text in UTF-8",
+            got="bytes that are none",
+            do="write the column as text",
+        ) from error
 
 
 def to_text(symbols: pl.Series, member: Member) -> tuple[pl.Series, tuple[str, ...]]:
@@ -14,13 +34,14 @@ def to_text(symbols: pl.Series, member: Member) -> tuple[pl.Series, tuple[str, .
     Raises
     ------
     SourceError
-        They are true and false, fractions, dates or nested: no text can be made of them that is sure to be theirs.
+        They are true and false, fractions, dates, nested, or bytes of no text: none can be made of them that is sure
+        to be theirs.
     """
     kind = symbols.dtype
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         return symbols.cast(pl.String), ()
     if kind == pl.Binary:
-        return symbols.cast(pl.String, strict=False), ()
+        return decoded(symbols, member), ()
     whole = symbols
     if kind.is_float() or kind.is_decimal():
         whole = symbols.cast(pl.Int64, strict=False)
