@@ -27,6 +27,7 @@ def quiet() -> Iterator[None]:
     for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
         os.environ.setdefault(name, "true")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # it is drawn wherever tqdm is installed
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # results belong there, and no password
     os.environ.setdefault("MLFLOW_UV_AUTO_DETECT", "false")  # else a uv.lock of the folder around goes into models
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what fails is raised as well, without its traceback

@@ -10,6 +10,7 @@ from klinepred.cli import main
 from klinepred.config import load_pipeline
 from klinepred.errors import KlinepredError
 from klinepred.paths import Workspace
+from klinepred.training.quiet import quiet
 from klinepred.training.tracking import MlflowTracker
 from tests.conftest import Typed
 from tests.security.secret import leaks, secrets, told
@@ -53,6 +54,14 @@ def test_commands_show_no_password(
     assert told(out + err) == []
     assert "Traceback" not in err
     assert "***" in out + err or command == "serve"
+
+
+def test_mlflow_does_not_print_the_address_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a run on a server it would, with the password, on stdout."""
+    monkeypatch.delenv("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", raising=False)
+    with quiet():
+        from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
+    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get()
 
 
 def test_ui_shows_the_address_of_a_server_without_its_password(
