@@ -61,7 +61,7 @@ def test_mlflow_does_not_print_the_address_of_a_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", raising=False)
     with quiet():
         from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
-    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get()
+    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get()  # type: ignore[no-untyped-call]
 
 
 def test_ui_shows_the_address_of_a_server_without_its_password(
