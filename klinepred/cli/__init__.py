@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dataset": ("dataset", "Say what a pipeline would learn from: parts, sequences, labels left out."),
     "audit": ("audit", "Prove on the stored bars that nothing sees the future."),
     "train": ("train", "Train the LSTM and log the run to MLflow."),
+    "tune": ("tune", "Search settings that learn better, judged on validation."),
     "amp-check": ("amp_check", "Try fp32, fp16 and bf16 on a small budget: parity, speed, memory."),
     "evaluate": ("evaluate", "The verdict on the test part, beside naive baselines."),
     "compare": ("compare", "Whether two models differ beyond noise."),

@@ -5,6 +5,7 @@ from klinepred.settings.fields import Settings
 from klinepred.settings.inputs import DatasetSettings, FeatureSettings, SplitSettings
 from klinepred.settings.learning import EvaluateSettings, ModelSettings, TrainSettings
 from klinepred.settings.pipeline import Pipeline
+from klinepred.settings.search import TuneSettings
 
 __all__ = [
     "DataSettings",
@@ -17,4 +18,5 @@ __all__ = [
     "SimulateSettings",
     "SplitSettings",
     "TrainSettings",
+    "TuneSettings",
 ]

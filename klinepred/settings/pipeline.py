@@ -8,10 +8,11 @@ from klinepred.settings.data import DataSettings
 from klinepred.settings.fields import Settings
 from klinepred.settings.inputs import DatasetSettings, FeatureSettings
 from klinepred.settings.learning import EvaluateSettings, ModelSettings, TrainSettings
+from klinepred.settings.search import TuneSettings
 
 
 class Pipeline(Settings):
-    """One complete run: data, features, dataset, model, training, evaluation."""
+    """One complete run: data, features, dataset, model, training, evaluation, search."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     description: str = ""
@@ -21,6 +22,7 @@ class Pipeline(Settings):
     model: ModelSettings = ModelSettings()
     train: TrainSettings = TrainSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
+    tune: TuneSettings = TuneSettings()
 
     def ignored(self) -> list[str]:
         """Settings that were given but have no effect beside the others, each with the reason."""
@@ -34,6 +36,8 @@ class Pipeline(Settings):
             out.append("dataset.split.train and .validation are ignored: train_end and validation_end are given")
         if "scheme" in self.dataset.split.model_fields_set and self.dataset.split.folds == 1:
             out.append("dataset.split.scheme is ignored: folds = 1 is a single split, no walk-forward")
+        if "grace" in self.tune.model_fields_set and self.tune.pruner == "none":
+            out.append('tune.grace is ignored: pruner = "none" lets every trial run to its end')
         return [*self._ignored_data(), *out, *self._ignored_train()]
 
     def _ignored_data(self) -> list[str]:

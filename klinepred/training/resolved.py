@@ -15,8 +15,13 @@ PARAM_CHARS: Final = 250
 
 def pipeline_toml(run: Pipeline) -> str:
     """Every setting of `run` with its value; those that are None (not set) are left out."""
+    return toml_text(run.model_dump(exclude_none=True))
+
+
+def toml_text(table: Mapping[str, Any]) -> str:
+    """TOML of plain nested dictionaries."""
     lines: list[str] = []
-    _section(run.model_dump(exclude_none=True), (), lines)
+    _section(dict(table), (), lines)
     return "\n".join(lines).strip() + "\n"
 
 
@@ -43,7 +48,8 @@ def _value(value: Any) -> str:
 
 
 def flat_settings(run: Pipeline) -> dict[str, str]:
-    """Settings as `section.key`, short enough for any server; lists (symbols, paths) stand in config.json instead."""
+    """Settings as `section.key`, short enough for any server; lists (symbols, paths) and what no training reads (the
+    search) stand in config.json instead."""
     out: dict[str, str] = {}
 
     def walk(table: Mapping[str, Any], prefix: str) -> None:
@@ -53,5 +59,5 @@ def flat_settings(run: Pipeline) -> dict[str, str]:
             elif not isinstance(value, list):
                 out[f"{prefix}{key}"] = str(value)[:PARAM_CHARS]
 
-    walk(run.model_dump(mode="json", exclude={"description"}), "")
+    walk(run.model_dump(mode="json", exclude={"description", "tune"}), "")
     return out

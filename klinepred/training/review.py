@@ -13,7 +13,7 @@ from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import adopt_moved_artifacts, artifact_location
 from klinepred.training.quiet import first_line
 from klinepred.training.registry import tag_versions
-from klinepred.training.runs import TEST_AFTER, check_store, run_store
+from klinepred.training.runs import TEST_AFTER, TRIAL, check_store, run_store
 from klinepred.training.tracker import Metric as Point
 
 CHUNK: Final = 1000
@@ -163,7 +163,8 @@ def history_of(space: Workspace, run_id: str, names: Sequence[str]) -> dict[str,
 def count_looks(space: Workspace, run_id: str, *, test_after: str) -> int:
     """Finished runs of the experiment of `run_id` whose test part begins on the same day; itself included, 1 at least.
 
-    Members of an ensemble, and folds, are parts of their parent and not counted beside it.
+    Members of an ensemble, and folds, are parts of their parent and not counted beside it. Trials of a search of
+    settings are configurations that were tried: each counts, pruned and failed ones too, and their parent does not.
 
     Parameters
     ----------
@@ -183,18 +184,26 @@ def count_looks(space: Workspace, run_id: str, *, test_after: str) -> int:
 
     check_store(uri)
     client = MlflowClient(tracking_uri=uri)
-    wanted = f"attributes.status = 'FINISHED' and tags.{TEST_AFTER} = '{test_after}'"
+    wanted = f"tags.{TEST_AFTER} = '{test_after}'"
     found, token = {run_id}, None
     try:
         home = client.get_run(run_id).info.experiment_id
         while True:
             runs = client.search_runs([home], wanted, max_results=1000, page_token=token)
-            found |= {run.info.run_id for run in runs if "mlflow.parentRunId" not in run.data.tags}
+            found |= {look for run in runs if (look := _look(run.info.run_id, run.info.status, run.data.tags))}
             token = runs.token
             if not token:
                 return len(found)
     except MlflowException:
         return 1
+
+
+def _look(run_id: str, status: str, tags: Mapping[str, str]) -> str | None:
+    """What a run is a look by, if it is one; a trial that had to begin again in another run is the same look."""
+    above = tags.get("mlflow.parentRunId")
+    if TRIAL in tags:
+        return f"{above} {tags[TRIAL]}"
+    return run_id if status == "FINISHED" and above is None else None
 
 
 def tags_of_runs(space: Workspace, name: str) -> dict[str, str]:

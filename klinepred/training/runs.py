@@ -16,6 +16,8 @@ DATABASES: Final = ("sqlite", "mysql", "postgresql", "mssql")
 """What addresses of databases begin with."""
 TEST_AFTER: Final = "test_after"
 """Tag of a run: the last day before its test part (2026-05-04)."""
+TRIAL: Final = "klinepred.trial"
+"""Tag of a run that is one trial of a search of settings: its number."""
 
 
 def run_store(space: Workspace) -> str:

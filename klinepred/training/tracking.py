@@ -75,20 +75,19 @@ class MlflowTracker:
         self._model_id = self._name = ""
         self._read: int | None = None
         self._part = False
+        self._marks: dict[str, str] = {}
         self._watch: SystemWatch | None = None
         self._outbox = Outbox(self.write)
         self._open_run = False
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
-        child = self.below(f"member-{number}")
-        child._part = True
-        return child
+        return self.below(f"member-{number}", part=True)
 
-    def below(self, label: str) -> MlflowTracker:
-        """As `member`, for a part of this run of another kind: a fold of a walk-forward, say."""
+    def below(self, label: str, *, part: bool = False, marks: Mapping[str, str] | None = None) -> MlflowTracker:
+        """As `member`, for a fold or a trial of settings, with tags `marks`; a `part` keeps no model of its own."""
         child = MlflowTracker(self.space, self.pipeline or Pipeline(name="unnamed"), version=self._version)
-        child._above = self, label
+        child._above, child._part, child._marks = (self, label), part, dict(marks or {})
         return child
 
     def start(
@@ -127,6 +126,7 @@ class MlflowTracker:
             "mlflow.source.name": "klinepred train",
             "mlflow.source.type": "LOCAL",
             "mlflow.source.git.commit": commit or f"klinepred {__version__}",
+            **self._marks,
         }
         with quiet():
             import mlflow  # noqa: F401  # seconds, and messages of its own

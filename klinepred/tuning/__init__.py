@@ -1,0 +1,1 @@
+"""In: a pipeline, a space of settings, one dataset. Out: trials on validation, by one study whoever computes them."""
