@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,33 @@ def seen(space: Path, name: str, *, wait_s: float = 300.0) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def kill_a_trial(space: Path) -> bool:
+    """Kill a worker of Ray Tune once its trial has a checkpoint."""
+    if not seen(space, "trial-*.pt"):
+        return False
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and b"ray::ImplicitFunc" in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+                return True
+    return False
+
+
+@ALL
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for the process to kill in /proc")
+def test_ray_tries_the_same_to_the_same_losses_though_a_worker_is_killed(space: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill_a_trial, space)
+        words = tune_words(space, "-o", str(space / "by-ray.toml"), "--engine", "ray", "--num-workers", "2")
+        done = alone(*words, wait_s=550.0, RAY_worker_niceness="0")  # else it waits for all other programs
+        assert killing.result(), done.stderr
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    here = rows_here(space)
+    assert sorted(map(str, bare(rows))) == sorted(map(str, bare(here)))
+    by_trial = {row["trial"]: row["val_loss"] for row in here}
+    assert losses(rows) == pytest.approx([by_trial[row["trial"]] for row in rows], abs=1e-5)
+    assert done.stderr.count("validation loss") == 3
+    assert load_pipeline(space / "by-ray.toml").train.lr == pytest.approx(rows[0]["train.lr"])
