@@ -24,6 +24,8 @@ from klinepred.settings import DataSettings, Pipeline, SimulateSettings
 END: Final = date(2026, 6, 30)
 NOW: Final = datetime(2026, 7, 2, tzinfo=UTC)
 CLOCK: Final = Clock("XNYS")
+FILE_ROWS: Final = 1_000_000
+"""Bars of a file, about: so that sizes differ in the number of files, not in what a file costs."""
 Found = dict[str, float]
 
 
@@ -39,20 +41,31 @@ def main() -> None:
 
 
 def make(root: Path, symbols: str, start: str, form: str) -> Found:
-    """Files of a simulated market, one a month: no more than a month is held in memory."""
+    """Files of a simulated market, each of whole months, `FILE_ROWS` bars or a month: no more is held in memory."""
     settings = SimulateSettings(symbols=int(symbols), start=date.fromisoformat(start), end=END)
     folder = root / "files"
     folder.mkdir(parents=True)
     rows, begin = 0, time.perf_counter()
+    months: list[pl.DataFrame] = []
     for one in simulate(settings, clock=CLOCK):
-        path = folder / f"{one.frame['ts'][0]:%Y-%m}.{form}"
-        if form == "csv":
-            one.frame.write_csv(path, datetime_format="%Y-%m-%dT%H:%M:%SZ")
-        else:
-            one.frame.write_parquet(path)
+        months.append(one.frame)
         rows += one.frame.height
+        if sum(month.height for month in months) + one.frame.height > FILE_ROWS:
+            _write(months, folder, form)
+            months = []
+    if months:
+        _write(months, folder, form)
     size = sum(path.stat().st_size for path in folder.iterdir())
     return {"rows": rows, "s": time.perf_counter() - begin, "bytes": size}
+
+
+def _write(months: list[pl.DataFrame], folder: Path, form: str) -> None:
+    frame = pl.concat(months).sort("symbol", "ts")
+    path = folder / f"{frame.item(0, 'ts'):%Y-%m}.{form}"
+    if form == "csv":
+        frame.write_csv(path, datetime_format="%Y-%m-%dT%H:%M:%SZ")
+    else:
+        frame.write_parquet(path)
 
 
 def take_in(root: Path) -> Found:
