@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import BinaryIO
 from urllib.parse import quote, unquote
 
 from klinepred.errors import UsageError
+from klinepred.objects import ObjectPath, Place
+from klinepred.places import read_places
 
 
 @dataclass(frozen=True, init=False)
@@ -28,12 +31,19 @@ class Workspace:
     Raises
     ------
     UsageError
-        `root`, or what it should lie in, is a file; or its `~user` does not exist.
+        `root`, or what it should lie in, is a file or an address; or its `~user` does not exist.
     """
 
     root: Path
 
     def __init__(self, root: str | Path = ".") -> None:
+        if re.match(r"[a-z][a-z0-9+]+:/", str(root)):  # Path makes one slash of two
+            raise UsageError(
+                f"workspace {re.sub(':/+', '://', str(root))}",
+                expected="a folder of this machine; its bars and artifacts may lie on object storage",
+                got="an address",
+                do="klinepred init DIR --store s3://BUCKET/PREFIX, then work with -w DIR",
+            )
         try:
             path = Path(root).expanduser().absolute()
         except RuntimeError as error:
@@ -65,6 +75,18 @@ class Workspace:
     @property
     def data(self) -> Path:
         return self.root / "data"
+
+    @property
+    def store(self) -> Place:
+        """Where the tables of bars lie: `data`, or the address that klinepred.toml gives.
+
+        Raises
+        ------
+        ConfigError
+            As `klinepred.places.read_places`.
+        """
+        address = read_places(self.root).store
+        return self.data if address is None else ObjectPath(address)
 
     @property
     def features(self) -> Path:

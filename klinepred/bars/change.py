@@ -57,7 +57,7 @@ def commit_bars(space: Workspace, change: Change, *, stored: pl.DataFrame, clock
     if whole.is_empty() and change.revised.is_empty() and change.withdrawn.is_empty():
         if fresh.height:
             check_bars(fresh, clock=clock)
-            tables.append(space.data, BARS, fresh, note=note)
+            tables.append(space.store, BARS, fresh, note=note)
         return
     # Replace the smallest box of symbols and time that holds every revised bar. New bars outside the box must come
     # in the same commit, so the box is drawn around both. Symbols that are rescaled are replaced from end to end.
@@ -74,4 +74,4 @@ def commit_bars(space: Workspace, change: Change, *, stored: pl.DataFrame, clock
     if whole.height:
         inside |= pl.col("symbol").is_in(whole.get_column("symbol").unique().to_list())
         months = ("", "~")
-    tables.overwrite(space.data, BARS, rows, note=note, where=inside, months=months)
+    tables.overwrite(space.store, BARS, rows, note=note, where=inside, months=months)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 import polars as pl
 
 from klinepred.bars import tables
 from klinepred.bars.commits import find_version, list_versions, read_commit, read_commits
 from klinepred.bars.tables import BARS, SYMBOLS
+from klinepred.objects import Place
 
 
-def read_symbols(folder: Path, as_of: int | datetime | None = None) -> pl.DataFrame:
+def read_symbols(folder: Place, as_of: int | datetime | None = None) -> pl.DataFrame:
     """Calendar, hours, zone and source of each symbol, as they belong to the bars at `as_of` (None = now).
 
     Bars and clocks are two tables, so they cannot change in one commit. Instead each commit of bars names the version
@@ -26,7 +26,7 @@ def read_symbols(folder: Path, as_of: int | datetime | None = None) -> pl.DataFr
     return tables.scan_table(folder, SYMBOLS, bound_version(folder, as_of)).collect()
 
 
-def bound_version(folder: Path, as_of: int | datetime | None = None) -> int | None:
+def bound_version(folder: Place, as_of: int | datetime | None = None) -> int | None:
     """The version of `symbols` that belongs to the bars at `as_of`; None = the latest (no bars stored yet).
 
     Commits made before klinepred wrote it down belong to the latest `symbols` of their time. Errors as `read_symbols`.

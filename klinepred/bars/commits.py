@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 from deltalake import DeltaTable
 
 from klinepred.errors import StoreError
+from klinepred.objects import Place, options_for
 
 LOG: Final = "_delta_log"
 NOTE: Final = "klinepred."
@@ -48,7 +48,12 @@ class Commit:
     removed: frozenset[str]
 
 
-def list_versions(folder: Path) -> list[int]:
+def open_delta(folder: Place, version: int | None = None) -> DeltaTable:
+    """The table at `folder`, which is there; errors as deltalake raises them."""
+    return DeltaTable(str(folder), version=version, storage_options=options_for(folder))
+
+
+def list_versions(folder: Place) -> list[int]:
     """Versions whose commits are in the log, ascending; empty where there is no table."""
     try:
         names = [path.name for path in (folder / LOG).iterdir()]
@@ -57,7 +62,7 @@ def list_versions(folder: Path) -> list[int]:
     return sorted(int(found[1]) for name in names if (found := _JSON.fullmatch(name)))
 
 
-def read_commit(folder: Path, version: int) -> Commit:
+def read_commit(folder: Place, version: int) -> Commit:
     """The commit that made `version`.
 
     Raises
@@ -91,7 +96,7 @@ def read_commit(folder: Path, version: int) -> Commit:
         ) from error
 
 
-def read_commits(folder: Path) -> list[Commit]:
+def read_commits(folder: Place) -> list[Commit]:
     """All commits from the first version that can still be opened, ascending.
 
     Where the log no longer starts at version 0 (another program cleaned it up), the first commit returned stands for
@@ -114,7 +119,7 @@ def read_commits(folder: Path) -> list[Commit]:
     if not versions or versions[0] == 0:
         return [read_commit(folder, version) for version in versions]
     start = _first(folder, versions)
-    table = DeltaTable(folder, version=start)
+    table = open_delta(folder, start)
     actions = pl.DataFrame(table.get_add_actions(flatten=True)).select("path", "num_records")
     whole = {str(path): int(rows or 0) for path, rows in actions.iter_rows()}
     made = read_commit(folder, start) if start in versions else None
@@ -129,7 +134,7 @@ def read_commits(folder: Path) -> list[Commit]:
     return [base, *(read_commit(folder, version) for version in versions if version > start)]
 
 
-def find_version(folder: Path, as_of: int | datetime) -> int:
+def find_version(folder: Place, as_of: int | datetime) -> int:
     """The version that `as_of` means: itself, or the latest one made by that moment.
 
     Raises
@@ -165,7 +170,7 @@ def find_version(folder: Path, as_of: int | datetime) -> int:
     )
 
 
-def _first(folder: Path, versions: list[int]) -> int:
+def _first(folder: Place, versions: list[int]) -> int:
     """The first version that can be opened: 0, or that of the first checkpoint of a log that was cleaned up."""
     if versions[0] == 0:
         return 0
@@ -181,5 +186,6 @@ def _first(folder: Path, versions: list[int]) -> int:
     return points[0]
 
 
-def _checkpoint(folder: Path, version: int) -> Path:
-    return next((folder / LOG).glob(f"{version:020}.checkpoint*.parquet"))
+def _checkpoint(folder: Place, version: int) -> Place:
+    found: list[Place] = [*(folder / LOG).glob(f"{version:020}.checkpoint*.parquet")]
+    return found[0]

@@ -11,9 +11,10 @@ import polars as pl
 
 from klinepred.bars import tables
 from klinepred.bars.clocks import bound_version
-from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.lock import WAIT_S
 from klinepred.bars.parts import MONTH, write_parts
 from klinepred.bars.tables import BARS, BOUND
+from klinepred.bars.turn import store_writer
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
 
@@ -48,10 +49,10 @@ def compact(space: Workspace, *, most: int = MOST_FILES, wait_s: float = WAIT_S)
         The store cannot be written, or what was written is not what was read.
     """
     done: list[Compacted] = []
-    _, parts = tables.read_parts(space.data, BARS)
+    _, parts = tables.read_parts(space.store, BARS)
     for month in sorted({str(part.month) for part in parts}):
         if sum(part.month == month for part in parts) > most:
-            with writer(space.data, wait_s=wait_s):
+            with store_writer(space, wait_s=wait_s):
                 done.extend(_rewrite(space, month, most))
     return done
 
@@ -67,14 +68,14 @@ def compact_after(space: Workspace, *, wait_s: float = WAIT_S) -> None:
 
 def _rewrite(space: Workspace, month: str, most: int) -> Iterator[Compacted]:
     """The caller holds the writer's lock."""
-    folder = space.data / BARS
-    number, parts = tables.read_parts(space.data, BARS)  # again: another process may have been here first
+    folder = space.store / BARS
+    number, parts = tables.read_parts(space.store, BARS)  # again: another process may have been here first
     old = [part for part in parts if part.month == month]
     if len(old) <= most:
         return
     tables.need_parts(folder, old, version=number)
     rows = sum(part.rows for part in old)
-    with tables.writing(space.data, BARS, rows) as made:
+    with tables.writing(space.store, BARS, rows) as made:
         scan = tables.scan_parts(folder, BARS, old)
         for names in _groups(scan):
             bars = scan.filter(pl.col("symbol").is_in(names)).collect().sort("symbol", "ts")
@@ -84,13 +85,13 @@ def _rewrite(space: Workspace, month: str, most: int) -> Iterator[Compacted]:
                 raise _damaged(folder / part.path)
         if sum(part.rows for part in made) != scan.select(pl.len()).collect().item():
             raise _damaged(folder / f"{MONTH}={month}")
-        bound = bound_version(space.data)
+        bound = bound_version(space.store)
         note = {
             "klinepred.operation": "compact",
             "klinepred.source": f"{month}: {len(old)} files into {len(made)}",
             **({} if bound is None else {BOUND: str(bound)}),
         }
-        version = tables.put(space.data, BARS, add=made, remove=old, note=note, changes=False)
+        version = tables.put(space.store, BARS, add=made, remove=old, note=note, changes=False)
     yield Compacted(month, len(old), len(made), rows, version)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from klinepred.bars.parts import Part
 from klinepred.bars.tables import BARS, scan_parts
+from klinepred.objects import Place
 
 VALUES: Final = ("open", "high", "low", "close", "volume")
 
 
-def compare_parts(folder: Path, old: Sequence[Part], new: Sequence[Part]) -> pl.DataFrame:
+def compare_parts(folder: Place, old: Sequence[Part], new: Sequence[Part]) -> pl.DataFrame:
     """Bars only in `old`, only in `new`, and in both with other values; month by month, so that memory stays bounded.
 
     Parameters

@@ -83,7 +83,7 @@ def export_bars(
     sizes = rows.group_by("symbol").len().sort("symbol").collect()
     if sizes.is_empty():
         raise StoreError(
-            f"export of {space.data}",
+            f"export of {space.store}",
             expected="at least one bar of these symbols in this span",
             got="none",
             do="see klinepred bars list for what is stored",

@@ -167,7 +167,7 @@ def check_store(
 
 def read_quarantine(space: Workspace, *, symbols: Sequence[str] | None = None) -> pl.DataFrame:
     """Rows set aside, counted: columns `QUARANTINED`, the most first within each symbol."""
-    rows = tables.scan_table(space.data, tables.QUARANTINE)
+    rows = tables.scan_table(space.store, tables.QUARANTINE)
     if symbols is not None:
         rows = rows.filter(pl.col("symbol").is_in(list(symbols)))
     counts = rows.group_by("symbol", "reason").agg(

@@ -11,6 +11,7 @@ import polars as pl
 
 from klinepred.bars.commits import Commit, read_commits
 from klinepred.bars.tables import BARS
+from klinepred.objects import inner_name
 from klinepred.paths import Workspace
 from klinepred.schema import TS
 
@@ -48,8 +49,8 @@ def list_history(space: Workspace) -> pl.DataFrame:
     StoreError
         The log is damaged.
     """
-    folder = space.data / BARS
-    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+    folder = space.store / BARS
+    there = {inner_name(path, folder) for path in folder.rglob("*.parquet")}
     rows = []
     for commit, live in walk_versions(read_commits(folder)):
         counts = [int(commit.note[key]) if key in commit.note else None for key in ("new", "revised", "deleted")]

@@ -7,29 +7,34 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from klinepred.bars.batches import batches, within
-from klinepred.bars.clean import clean
 from klinepred.bars.compaction import compact_after
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.desk import Desk, settle
 from klinepred.bars.doubt import Doubt
 from klinepred.bars.hours import ALWAYS_OPEN, Hours
-from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.lock import WAIT_S
+from klinepred.bars.parcels import Parcel, parcels
 from klinepred.bars.release import settle_held
 from klinepred.bars.remarks import Remarks
 from klinepred.bars.report import IngestReport
 from klinepred.bars.steps import in_lines, still_there
 from klinepred.bars.store import latest_version, store_version
-from klinepred.bars.supply import are_many_parts, deliveries
+from klinepred.bars.supply import are_many_parts, arrivals
 from klinepred.bars.tally import Tally
+from klinepred.bars.turn import store_writer
 from klinepred.calendar import Clock, segments, zone_of
+from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import SourceError
 from klinepred.paths import Workspace
 from klinepred.settings import DataSettings
+
+if TYPE_CHECKING:
+    from klinepred.bars.sources.files import Unread
 
 log = logging.getLogger("klinepred.bars")
 
@@ -39,7 +44,12 @@ TALK_EVERY_S: Final = 3.0
 
 
 def ingest(
-    data: DataSettings, space: Workspace, *, now: datetime | None = None, wait_s: float = WAIT_S
+    data: DataSettings,
+    space: Workspace,
+    *,
+    now: datetime | None = None,
+    wait_s: float = WAIT_S,
+    engine: Engine = HERE,
 ) -> IngestReport:
     """Take bars in from the source that `data` names; each delivery is one atomic commit, a huge one a few.
 
@@ -52,6 +62,9 @@ def ingest(
         The clock (aware); bars not finished by then are held back. None = the real one.
     wait_s
         How long to wait for another ingest that holds the store, seconds.
+    engine
+        Who reads and cleans: this process, one file after another, or many machines that all see the files. Stored is
+        here, in the same order and the same commits.
 
     Raises
     ------
@@ -68,9 +81,8 @@ def ingest(
         zone_of(data.tz)
     at = datetime.now(UTC) if now is None else now.astimezone(UTC)
     tally = Tally()
-    report = take_in(
-        deliveries(data, clock, at, space=space, tally=tally), data, space, now=at, tally=tally, wait_s=wait_s
-    )
+    arriving = arrivals(data, clock, at, space=space, tally=tally)
+    report = take_in(arriving, data, space, now=at, tally=tally, wait_s=wait_s, engine=engine)
     if not report.changed:
         return report
     compact_after(space, wait_s=wait_s)
@@ -78,20 +90,21 @@ def ingest(
 
 
 def take_in(
-    arriving: Iterable[Delivery],
+    arriving: Iterable[Delivery | Unread],
     data: DataSettings,
     space: Workspace,
     *,
     now: datetime,
     tally: Tally,
     wait_s: float = WAIT_S,
+    engine: Engine = HERE,
 ) -> IngestReport:
     """What `ingest` does with what its source gives; the files of the store are not compacted.
 
     Parameters
     ----------
     arriving
-        What came, by the calendar and hours of `data`.
+        What came, by the calendar and hours of `data`; files that are still to be read.
     tally
         What is known of the symbols already.
 
@@ -106,18 +119,15 @@ def take_in(
     hours = Hours()
     told = time.monotonic()
     stored = 0
-    for delivery in arriving:
-        for line in delivery.remarks:
-            desk.remarks.say(line)
-        for symbol, failure in delivery.failures.items():
-            tally.add_failure(symbol, failure)
-        stored += _take(delivery, data, desk, hours, now=now, wait_s=wait_s)
+    work = partial(parcels, data=data, clock=clock, now=now, limit=BATCH_ROWS)
+    for parcel in engine.spread(work, arriving):
+        stored += _take(parcel, desk, hours, wait_s=wait_s)
         if time.monotonic() - told > TALK_EVERY_S:
             told = time.monotonic()
-            log.info("… %s bars stored so far, now from %s", f"{stored:,}", delivery.source)
+            log.info("… %s bars stored so far, now from %s", f"{stored:,}", parcel.delivery.source)
     for held in doubt.release() if doubt else ():
         tally.add_counts(held.once.head(1).select("symbol", duplicates=pl.lit(held.again)))
-        with writer(space.data, wait_s=wait_s):
+        with store_writer(space, wait_s=wait_s):
             settle_held(held, desk)
     reports = tally.reports()
     if not reports:
@@ -138,22 +148,20 @@ def _no_rows(data: DataSettings) -> SourceError:
     )
 
 
-def _take(delivery: Delivery, data: DataSettings, desk: Desk, hours: Hours, *, now: datetime, wait_s: float) -> int:
-    """Clean, compare and commit one delivery; returns the number of bars written."""
-    frame, extra, clock, tally = delivery.frame, delivery.rejects, desk.clock, desk.tally
-    if data.source == "files":
-        frame = within(frame, data.start, data.end, clock)
-    written = 0
-    for part in batches(frame, limit=BATCH_ROWS):
-        cleaned = clean(part, clock=clock, now=now)
-        rejects = cleaned.rejects
-        if extra is not None and extra.height:
-            tally.add_counts(extra.group_by("symbol").agg(received=pl.len()))
-            rejects, extra = pl.concat([rejects, extra.select(rejects.columns)]).sort("symbol", "ts", "reason"), None
-        tally.add_counts(cleaned.counts)
-        tally.add_rejects(rejects)
-        if clock.calendar == ALWAYS_OPEN:
-            hours.see(cleaned.bars)
-        with writer(desk.space.data, wait_s=wait_s):
-            written += settle(cleaned.bars, rejects, source=delivery.source, desk=desk, splits=delivery.splits)
-    return written
+def _take(parcel: Parcel, desk: Desk, hours: Hours, *, wait_s: float) -> int:
+    """Compare and commit one parcel; returns the number of bars written."""
+    delivery, cleaned, tally = parcel.delivery, parcel.cleaned, desk.tally
+    for line in delivery.remarks:
+        desk.remarks.say(line)
+    for symbol, failure in delivery.failures.items():
+        tally.add_failure(symbol, failure)
+    rejects, extra = cleaned.rejects, delivery.rejects
+    if extra is not None and extra.height:
+        tally.add_counts(extra.group_by("symbol").agg(received=pl.len()))
+        rejects = pl.concat([rejects, extra.select(rejects.columns)]).sort("symbol", "ts", "reason")
+    tally.add_counts(cleaned.counts)
+    tally.add_rejects(rejects)
+    if desk.clock.calendar == ALWAYS_OPEN:
+        hours.see(cleaned.bars)
+    with store_writer(desk.space, wait_s=wait_s):
+        return settle(cleaned.bars, rejects, source=delivery.source, desk=desk, splits=delivery.splits)

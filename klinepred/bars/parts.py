@@ -6,20 +6,25 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar, cast
 from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
+from klinepred.objects import ObjectPath, Place, options_for
+
 MONTH: Final = "month"
 GROUP_ROWS: Final = 131_072
 """Rows of a row group: what a reader of few symbols skips or reads at once."""
+FEW: Final = 8
+"""So many objects are looked up one by one; more are listed together."""
+P = TypeVar("P", bound=Place)
 AT_ONCE: Final = 4
 """Files written at the same time."""
 
@@ -46,9 +51,9 @@ class Part:
     rows: int
     stats: str
 
-    def locate(self, folder: Path) -> Path:
+    def locate(self, folder: P) -> P:
         """Where it lies, if the table is at `folder`."""
-        return folder / unquote(self.path)
+        return cast(P, folder / unquote(self.path))
 
     def add(self, *, changes: bool) -> AddAction:
         """The action that puts it in; `changes`: whether rows of the table change by it."""
@@ -84,7 +89,25 @@ def list_parts(table: DeltaTable) -> list[Part]:
     return parts
 
 
-def write_parts(folder: Path, rows: pl.DataFrame) -> Iterator[Part]:
+def sizes_of(parts: Sequence[Part], folder: Place) -> dict[str, int]:
+    """Bytes of those data files of the table at `folder` that are there, by path."""
+    known = folder.sizes() if isinstance(folder, ObjectPath) and len(parts) > FEW else None
+    found = {}
+    for part in parts:
+        size = _size(part.locate(folder)) if known is None else known.get(unquote(part.path))
+        if size is not None:
+            found[part.path] = size
+    return found
+
+
+def _size(path: Place) -> int | None:
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_parts(folder: Place, rows: pl.DataFrame) -> Iterator[Part]:
     """Write `rows` as data files below `folder`, one a month if they have a `month`; each is on the disk when yielded.
 
     A file waits for the disk while another is packed.
@@ -126,26 +149,42 @@ def _by_month(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield month, pl.concat(stretches.pop(month))
 
 
-def _write(folder: Path, rows: pl.DataFrame, month: str | None) -> Part:
+def _write(folder: Place, rows: pl.DataFrame, month: str | None) -> Part:
     name = f"part-{secrets.token_hex(16)}.parquet"
     name = name if month is None else f"{MONTH}={month}/{name}"
     path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("xb") as out:
-            rows.rechunk().write_parquet(out, row_group_size=GROUP_ROWS, compression="lz4")
-            out.flush()
-            os.fsync(out.fileno())
-            size = os.fstat(out.fileno()).st_size
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    size = _to_disk(rows.rechunk(), path) if isinstance(path, Path) else _to_objects(rows.rechunk(), path)
     edges = {}
     if month is not None:
         low = rows.select(pl.col("symbol", "ts").min()).row(0, named=True)
         high = rows.select(pl.col("symbol", "ts").max()).row(0, named=True)
         edges = {f"{edge}.{key}": value for edge, row in (("min", low), ("max", high)) for key, value in row.items()}
     return Part(name, month, size, rows.height, _stats(rows.height, edges))
+
+
+def _to_disk(rows: pl.DataFrame, path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as out:
+            rows.write_parquet(out, row_group_size=GROUP_ROWS, compression="lz4")
+            out.flush()
+            os.fsync(out.fileno())
+            return os.fstat(out.fileno()).st_size
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _to_objects(rows: pl.DataFrame, path: ObjectPath) -> int:
+    """An object is there when all of it is; the provider of credentials is the library's own: the environment."""
+    rows.write_parquet(
+        str(path),
+        row_group_size=GROUP_ROWS,
+        compression="lz4",
+        storage_options=options_for(path),
+        credential_provider=None,
+    )
+    return path.stat().st_size
 
 
 def _stats(rows: int, edges: dict[str, object]) -> str:

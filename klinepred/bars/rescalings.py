@@ -47,7 +47,7 @@ def list_rescalings(
     StoreError
         The entry of the log that tells of one is damaged.
     """
-    folder, word = space.data / BARS, f"{NOTE}{KEY}".encode()
+    folder, word = space.store / BARS, f"{NOTE}{KEY}".encode()
     rows = list[tuple[Any, ...]]()
     for number in list_versions(folder):
         if (version is None or number <= version) and word in (folder / LOG / f"{number:020}.json").read_bytes():

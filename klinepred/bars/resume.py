@@ -89,7 +89,7 @@ def stored_spans(space: Workspace, symbols: Sequence[str], *, since: datetime | 
     since
         Nothing before it is looked at (aware). None = everything, as one stretch from the first bar to the last.
     """
-    rows = tables.scan_table(space.data, BARS, first=None if since is None else f"{since:%Y-%m}")
+    rows = tables.scan_table(space.store, BARS, first=None if since is None else f"{since:%Y-%m}")
     named = pl.col("symbol").str.to_uppercase().is_in(sorted({name.upper() for name in symbols}))
     rows = rows.filter(named).select("symbol", "ts")
     run = pl.lit(0, pl.UInt32)
@@ -121,7 +121,7 @@ def stored_slots(spans: Sequence[Span], clock: Clock) -> pl.DataFrame:
 def from_elsewhere(space: Workspace, symbols: Sequence[str], exchange: str) -> dict[str, Failure]:
     """Symbols whose stored bars came from another exchange: two venues under one name would be one false history."""
     upper = sorted({name.upper() for name in symbols})
-    rows = tables.scan_table(space.data, SYMBOLS).filter(pl.col("symbol").str.to_uppercase().is_in(upper))
+    rows = tables.scan_table(space.store, SYMBOLS).filter(pl.col("symbol").str.to_uppercase().is_in(upper))
     venue = pl.col("source").str.extract(r"^exchange (\S+) ")
     other = rows.select("symbol", venue=venue).filter(pl.col("venue") != exchange).collect()
     return {

@@ -61,7 +61,7 @@ def scan_bars(
         raise StoreError(
             f"bars of {', '.join(strange[:10])}{' …' if len(strange) > 10 else ''}",
             expected="the calendar by which they were taken in",
-            got=f"none for {len(strange)} symbols: something else than klinepred wrote into {space.data}",
+            got=f"none for {len(strange)} symbols: something else than klinepred wrote into {space.store}",
             do="see klinepred bars history, and go back with klinepred bars restore --as-of VERSION",
         )
     if symbols is not None:
@@ -83,30 +83,30 @@ def list_symbols(space: Workspace, *, as_of: int | datetime | None = None) -> pl
         Empty where nothing is stored.
     """
     spans = (
-        tables.scan_table(space.data, BARS, as_of)
+        tables.scan_table(space.store, BARS, as_of)
         .group_by("symbol")
         .agg(first_ts=pl.col("ts").min(), last_ts=pl.col("ts").max(), bars=pl.len().cast(pl.Int64))
         .collect(engine="streaming")
     )
-    names = read_symbols(space.data, as_of).lazy().join(spans.lazy(), on="symbol").sort("symbol").collect()
+    names = read_symbols(space.store, as_of).lazy().join(spans.lazy(), on="symbol").sort("symbol").collect()
     aliases = {name: canonical(name) for name in names["calendar"].unique()}  # older stores may have NYSE for XNYS
     return names.with_columns(pl.col("calendar").replace(aliases))
 
 
 def store_version(space: Workspace, *, as_of: int | datetime | None = None) -> int | None:
     """Version of the bars table; None where nothing was ever stored."""
-    table = tables.open_table(space.data / BARS, as_of)
+    table = tables.open_table(space.store / BARS, as_of)
     return None if table is None else table.version()
 
 
 def latest_version(space: Workspace) -> int | None:
     """`store_version` by the names in the log alone: the table is not opened."""
-    return max(list_versions(space.data / BARS), default=None)
+    return max(list_versions(space.store / BARS), default=None)
 
 
 def stored_clocks(space: Workspace, *, as_of: int | datetime | None = None) -> dict[str, Clock]:
     """The clock each symbol was last taken in by. A symbol may be here before its first bar is committed."""
-    rows = read_symbols(space.data, as_of).select("symbol", "calendar", "hours")
+    rows = read_symbols(space.store, as_of).select("symbol", "calendar", "hours")
     return {symbol: Clock(calendar, hours) for symbol, calendar, hours in rows.iter_rows()}
 
 
@@ -118,12 +118,12 @@ def strange_symbols(space: Workspace, *, as_of: int | datetime | None = None) ->
 
 def simulated_symbols(space: Workspace) -> set[str]:
     """Symbols whose latest delivery came from the simulated market."""
-    return set(read_symbols(space.data).filter(pl.col("source").str.starts_with("simulate"))["symbol"])
+    return set(read_symbols(space.store).filter(pl.col("source").str.starts_with("simulate"))["symbol"])
 
 
 def has_bars(space: Workspace, *, as_of: int | datetime | None = None) -> set[str]:
     """Symbols of which at least one bar is stored."""
-    rows = tables.scan_table(space.data, BARS, as_of)
+    rows = tables.scan_table(space.store, BARS, as_of)
     return set(rows.select(pl.col("symbol").unique()).collect(engine="streaming").to_series())
 
 
@@ -134,27 +134,27 @@ def keep_quarantine(space: Workspace, rejects: pl.DataFrame, *, source: str) -> 
     # a price in doubt is one reason, whichever neighbours it was compared with
     kind = pl.when(is_suspect()).then(pl.lit("price")).otherwise("reason").alias("_kind")
     keys = [*BAR_SCHEMA, "_kind"]
-    have = tables.scan_table(space.data, QUARANTINE).select(*BAR_SCHEMA, "reason").with_columns(kind).collect()
+    have = tables.scan_table(space.store, QUARANTINE).select(*BAR_SCHEMA, "reason").with_columns(kind).collect()
     fresh = rejects.with_columns(kind).unique(keys, maintain_order=True)
     if have.height:
         fresh = fresh.join(have, on=keys, how="anti", nulls_equal=True, maintain_order="left")
     if fresh.height:
         rows = fresh.select(*BAR_SCHEMA, "reason", source=pl.lit(source))
-        tables.append(space.data, QUARANTINE, rows, note={"klinepred.source": source})
+        tables.append(space.store, QUARANTINE, rows, note={"klinepred.source": source})
 
 
 def keep_symbols(space: Workspace, symbols: Sequence[str], *, clock: Clock, source: str) -> None:
     """Remember by which clock `symbols` live; a commit only where that changes something."""
-    have = read_symbols(space.data)
+    have = read_symbols(space.store)
     rows = pl.DataFrame(
         [(name, clock.calendar, clock.hours, clock.zone, source) for name in symbols],
         schema=tables.SCHEMAS[SYMBOLS],
         orient="row",
     )
     table = pl.concat([have.filter(~pl.col("symbol").is_in(list(symbols))), rows]).sort("symbol")
-    latest = tables.scan_table(space.data, SYMBOLS).collect()  # other than `have` where a change was stopped half-way
+    latest = tables.scan_table(space.store, SYMBOLS).collect()  # other than `have` where a change was stopped half-way
     if not table.equals(latest.sort("symbol")):
-        tables.overwrite(space.data, SYMBOLS, table, note={"klinepred.source": source})
+        tables.overwrite(space.store, SYMBOLS, table, note={"klinepred.source": source})
 
 
 def scan_rows(
@@ -166,7 +166,7 @@ def scan_rows(
 ) -> pl.LazyFrame:
     """Stored rows with `start <= ts < end` (aware), unsorted; only the files of their months are opened."""
     first, last = (None if stamp is None else f"{_utc(stamp):%Y-%m}" for stamp in (start, end))
-    rows = tables.scan_table(space.data, BARS, as_of, first=first, last=last)
+    rows = tables.scan_table(space.store, BARS, as_of, first=first, last=last)
     if start is not None:
         rows = rows.filter(pl.col("ts") >= pl.lit(start).cast(TS))
     if end is not None:
@@ -180,9 +180,9 @@ def _utc(stamp: datetime) -> datetime:
 
 def need_store(space: Workspace) -> None:
     """Raise a StoreError where no bar was ever stored."""
-    if tables.open_table(space.data / BARS) is None:
+    if tables.open_table(space.store / BARS) is None:
         raise StoreError(
-            f"store {space.data}",
+            f"store {space.store}",
             expected="stored bars",
             got="none yet in this workspace",
             do="run klinepred ingest first, or pass -w with the workspace that has them",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.tally import Tally
@@ -12,6 +13,16 @@ from klinepred.calendar import Clock
 from klinepred.errors import UsageError
 from klinepred.paths import Workspace
 from klinepred.settings import DataSettings
+
+if TYPE_CHECKING:
+    from klinepred.bars.sources.files import Unread
+
+
+def arrivals(
+    data: DataSettings, clock: Clock, now: datetime, *, space: Workspace | None = None, tally: Tally | None = None
+) -> Iterable[Delivery | Unread]:
+    """`deliveries`, but files are only named: who takes them in says where they are read."""
+    return _unread(data, clock) if data.source == "files" else deliveries(data, clock, now, space=space, tally=tally)
 
 
 def deliveries(
@@ -21,29 +32,11 @@ def deliveries(
 
     An exchange is asked only for what is not in the store of `space` (None: as if nothing were), which `tally` is told.
     """
-    broken = [name for name in data.symbols if any("\ud800" <= sign <= "\udfff" for sign in name)]
-    if broken:
-        raise UsageError(
-            "--symbols", expected="text in UTF-8", got=ascii(broken[0])[:80], do="type the names of the symbols anew"
-        )
+    _need_text(data)
     if data.source == "files":
-        from klinepred.bars.sources.files import read_files
+        from klinepred.bars.sources.files import read_file
 
-        if not data.paths:
-            raise UsageError(
-                "ingest from files",
-                expected="at least one file, folder or pattern",
-                got="none",
-                do="write klinepred ingest PATH…, or set data.paths in the pipeline",
-            )
-        return read_files(
-            [Path(path) for path in data.paths],
-            clock=clock,
-            tz=data.tz,
-            stamp=data.stamp,
-            symbols=data.symbols,
-            vendor=data.vendor,
-        )
+        return (delivery for one in _unread(data, clock) for delivery in read_file(one))
     if data.source == "simulate":
         from klinepred.bars.sources.simulate import simulate
 
@@ -67,13 +60,32 @@ def deliveries(
 
 def are_many_parts(data: DataSettings) -> bool:
     """Whether the bars of one symbol may come in several deliveries."""
-    broken = [name for name in data.symbols if any("\ud800" <= sign <= "\udfff" for sign in name)]
-    if broken:
-        raise UsageError(
-            "--symbols", expected="text in UTF-8", got=ascii(broken[0])[:80], do="type the names of the symbols anew"
-        )
+    _need_text(data)
     if data.source == "files":
         from klinepred.bars.sources.files import are_many, find_files
 
         return are_many(find_files([Path(path) for path in data.paths]))
     return data.source in ("simulate", "exchange")
+
+
+def _need_text(data: DataSettings) -> None:
+    broken = [name for name in data.symbols if any("\ud800" <= sign <= "\udfff" for sign in name)]
+    if broken:
+        raise UsageError(
+            "--symbols", expected="text in UTF-8", got=ascii(broken[0])[:80], do="type the names of the symbols anew"
+        )
+
+
+def _unread(data: DataSettings, clock: Clock) -> list[Unread]:
+    from klinepred.bars.sources.files import find_unread
+
+    _need_text(data)
+    if not data.paths:
+        raise UsageError(
+            "ingest from files",
+            expected="at least one file, folder or pattern",
+            got="none",
+            do="write klinepred ingest PATH…, or set data.paths in the pipeline",
+        )
+    paths = [Path(path) for path in data.paths]
+    return find_unread(paths, clock=clock, tz=data.tz, stamp=data.stamp, symbols=data.symbols, vendor=data.vendor)

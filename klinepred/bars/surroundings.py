@@ -28,7 +28,7 @@ def read_around(space: Workspace, received: pl.DataFrame, *, margin: timedelta =
 
 def read_history(space: Workspace, symbols: Sequence[str]) -> pl.DataFrame:
     """All stored bars of `symbols`, in the shape of `BAR_SCHEMA`, unsorted."""
-    rows = tables.scan_table(space.data, BARS).filter(pl.col("symbol").is_in(list(symbols)))
+    rows = tables.scan_table(space.store, BARS).filter(pl.col("symbol").is_in(list(symbols)))
     return rows.select(*BAR_SCHEMA).collect()
 
 
@@ -41,7 +41,7 @@ def read_edges(space: Workspace, spans: pl.DataFrame) -> pl.DataFrame:
         symbol, low, high (aware): no stored bar of the symbol lies from `low` to `high`.
     """
     found = [pl.DataFrame(schema=BAR_SCHEMA)]
-    table = tables.open_table(space.data / BARS)
+    table = tables.open_table(space.store / BARS)
     months = sorted({str(part.month) for part in list_parts(table)}) if table else []
     for before in (True, False):
         side = spans.select("symbol", edge="low" if before else "high")
@@ -54,7 +54,7 @@ def read_edges(space: Workspace, spans: pl.DataFrame) -> pl.DataFrame:
             )
             if near.is_empty():
                 continue
-            rows = tables.scan_table(space.data, BARS, first=month, last=month).join(near.lazy(), on="symbol")
+            rows = tables.scan_table(space.store, BARS, first=month, last=month).join(near.lazy(), on="symbol")
             hit = rows.filter(past).sort("ts", descending=before).unique("symbol", keep="first").select(*BAR_SCHEMA)
             found.append(hit.collect())
             side = side.join(found[-1], on="symbol", how="anti")
@@ -67,4 +67,6 @@ def read_suspects(space: Workspace, received: pl.DataFrame, *, margin: timedelta
         return pl.DataFrame(schema={**BAR_SCHEMA, "reason": pl.String()})
     low, high = received.select(low=pl.col("ts").min() - margin, high=pl.col("ts").max() + margin).row(0)
     here = pl.col("ts").is_between(low, high) & pl.col("symbol").is_in(received.get_column("symbol").unique().to_list())
-    return tables.scan_table(space.data, QUARANTINE).filter(is_suspect() & here).select(*BAR_SCHEMA, "reason").collect()
+    return (
+        tables.scan_table(space.store, QUARANTINE).filter(is_suspect() & here).select(*BAR_SCHEMA, "reason").collect()
+    )

@@ -16,10 +16,12 @@ import polars as pl
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from klinepred.bars.commits import LOG, find_version, list_versions
-from klinepred.bars.parts import MONTH, Part, list_parts, write_parts
+from klinepred.bars.commits import LOG, find_version, list_versions, open_delta
+from klinepred.bars.parts import MONTH, Part, list_parts, sizes_of, write_parts
 from klinepred.bars.transaction import commit
+from klinepred.bars.turn import OutrunError
 from klinepred.errors import StoreError
+from klinepred.objects import Place, options_for, said
 from klinepred.schema import BAR_SCHEMA
 
 BARS: Final = "bars"
@@ -37,7 +39,7 @@ SCHEMAS: Final[Mapping[str, dict[str, pl.DataType]]] = {
 _DELTA: Final = {pl.String: "string", pl.Float64: "double", pl.Datetime: "timestamp"}
 
 
-def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTable | None:
+def open_table(folder: Place, version: int | datetime | None = None) -> DeltaTable | None:
     """The Delta table at `folder`, or None where there is none yet.
 
     Parameters
@@ -54,8 +56,8 @@ def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTabl
         if not (folder / LOG).is_dir():
             return None
         if version is None:
-            return DeltaTable(_place(folder))
-        return DeltaTable(_place(folder), version=find_version(folder, version)) if list_versions(folder) else None
+            return open_delta(_place(folder))
+        return open_delta(_place(folder), find_version(folder, version)) if list_versions(folder) else None
     except TableNotFoundError:
         return None
     except (DeltaError, OSError, ValueError) as error:
@@ -66,7 +68,7 @@ def open_table(folder: Path, version: int | datetime | None = None) -> DeltaTabl
 
 
 def scan_table(
-    folder: Path,
+    folder: Place,
     name: str,
     version: int | datetime | None = None,
     *,
@@ -89,24 +91,29 @@ def scan_table(
     return scan_parts(folder / name, name, parts)
 
 
-def read_parts(folder: Path, name: str, version: int | datetime | None = None) -> tuple[int, list[Part]]:
+def read_parts(folder: Place, name: str, version: int | datetime | None = None) -> tuple[int, list[Part]]:
     """The number of a version of the table `name` (-1 = there is no table) and its data files; see `open_table`."""
     table = open_table(folder / name, version)
     return (-1, []) if table is None else (table.version(), list_parts(table))
 
 
-def scan_parts(folder: Path, name: str, parts: Sequence[Part]) -> pl.LazyFrame:
+def scan_parts(folder: Place, name: str, parts: Sequence[Part]) -> pl.LazyFrame:
     """Rows of some data files of the table `name` at `folder`, file by file, without `month`."""
     columns = {column: dtype for column, dtype in SCHEMAS[name].items() if column != MONTH}
     if not parts:
         return pl.LazyFrame(schema=columns)
     # Not pl.scan_delta: it takes percent-encoded paths for real ones (folders with blanks or umlauts), and looks for
     # partitions in every folder above that has a "=" in its name.
-    paths = [part.locate(folder) for part in parts]
-    return pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(*columns)
+    if isinstance(folder, Path):
+        paths = [part.locate(folder) for part in parts]
+        return pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(*columns)
+    names, options = [str(part.locate(folder)) for part in parts], options_for(folder)
+    return pl.scan_parquet(
+        names, hive_partitioning=False, glob=False, storage_options=options, credential_provider=None
+    ).select(*columns)
 
 
-def need_parts(folder: Path, parts: Sequence[Part], *, version: int) -> None:
+def need_parts(folder: Place, parts: Sequence[Part], *, version: int) -> None:
     """Make sure that the data files of `version` are there.
 
     Raises
@@ -114,9 +121,10 @@ def need_parts(folder: Path, parts: Sequence[Part], *, version: int) -> None:
     StoreError
         Some are not, or not as they were written: the version was vacuumed, or the store is damaged.
     """
-    gone = [part.path for part in parts if not part.locate(folder).is_file()]
+    sizes = sizes_of(parts, folder)
+    gone = [part.path for part in parts if part.path not in sizes]
     if not gone:
-        refuse_cut(parts, folder)
+        _refuse_cut(parts, folder, sizes)
         return
     latest = version == list_versions(folder)[-1]
     raise StoreError(
@@ -129,7 +137,7 @@ def need_parts(folder: Path, parts: Sequence[Part], *, version: int) -> None:
     )
 
 
-def refuse_cut(parts: Sequence[Part], folder: Path) -> None:
+def refuse_cut(parts: Sequence[Part], folder: Place) -> None:
     """Make sure that data files are as long as when they were written.
 
     Raises
@@ -137,8 +145,12 @@ def refuse_cut(parts: Sequence[Part], folder: Path) -> None:
     StoreError
         One is not.
     """
+    _refuse_cut(parts, folder, {part.path: part.locate(folder).stat().st_size for part in parts})
+
+
+def _refuse_cut(parts: Sequence[Part], folder: Place, sizes: Mapping[str, int]) -> None:
     for part in parts:
-        size = part.locate(folder).stat().st_size
+        size = sizes[part.path]
         if size != part.size:
             raise StoreError(
                 f"data file {part.locate(folder)}",
@@ -148,13 +160,13 @@ def refuse_cut(parts: Sequence[Part], folder: Path) -> None:
             )
 
 
-def append(folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:
+def append(folder: Place, name: str, rows: pl.DataFrame, *, note: Mapping[str, str]) -> None:
     """Add `rows` in one commit; makes the table with the first."""
     change(folder, name, rows, note=note)
 
 
 def overwrite(
-    folder: Path,
+    folder: Place,
     name: str,
     rows: pl.DataFrame,
     *,
@@ -192,7 +204,7 @@ def overwrite(
 
 
 def change(
-    folder: Path, name: str, rows: pl.DataFrame, *, note: Mapping[str, str], remove: Sequence[Part] = ()
+    folder: Place, name: str, rows: pl.DataFrame, *, note: Mapping[str, str], remove: Sequence[Part] = ()
 ) -> None:
     """Add `rows` and take the files `remove` out, in one commit.
 
@@ -208,7 +220,7 @@ def change(
 
 
 def put(
-    folder: Path,
+    folder: Place,
     name: str,
     *,
     add: Sequence[Part] = (),
@@ -225,7 +237,7 @@ def put(
 
 
 @contextmanager
-def writing(folder: Path, name: str, rows: int) -> Iterator[list[Part]]:
+def writing(folder: Place, name: str, rows: int) -> Iterator[list[Part]]:
     """One write by the holder of the lock: a failure becomes a StoreError, and the files it has listed are removed."""
     made: list[Part] = []
     try:
@@ -234,10 +246,11 @@ def writing(folder: Path, name: str, rows: int) -> Iterator[list[Part]]:
         _need_room(folder, rows)
         yield made
     except BaseException as error:
-        if list_versions(folder / name) == before:  # an error that came after the commit must not take its files
+        # an error that came after the commit must not take its files
+        if isinstance(error, OutrunError) or list_versions(folder / name) == before:
             for part in made:
                 part.locate(folder / name).unlink(missing_ok=True)
-            for place in (folder / name).glob(f"{MONTH}=*"):
+            for place in folder.glob(f"{name}/{MONTH}=*") if isinstance(folder, Path) else ():
                 with suppress(OSError):  # not empty
                     place.rmdir()
         if not isinstance(error, (DeltaError, OSError, pl.exceptions.PolarsError)):
@@ -251,8 +264,10 @@ def writing(folder: Path, name: str, rows: int) -> Iterator[list[Part]]:
         ) from error
 
 
-def _place(folder: Path) -> Path:
+def _place(folder: Place) -> Place:
     """`folder`, if deltalake can open it: it takes paths for addresses, and decodes or rejects some signs in them."""
+    if not isinstance(folder, Path):  # addresses have been looked at
+        return folder
     hard = re.search(r"%[0-9A-Fa-f]{2}|[\[\]]", str(folder))
     if hard:
         raise StoreError(
@@ -264,7 +279,9 @@ def _place(folder: Path) -> Path:
     return folder
 
 
-def _need_room(folder: Path, rows: int) -> None:
+def _need_room(folder: Place, rows: int) -> None:
+    if not isinstance(folder, Path):
+        return
     free = shutil.disk_usage(folder).free
     if free < rows * LEAST_BYTES:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {free / 1e6:,.1f} MB free for {rows:,} rows")
@@ -272,6 +289,8 @@ def _need_room(folder: Path, rows: int) -> None:
 
 def reason(error: BaseException) -> str:
     """One line of what a library said: the words of the operating system where they are in it."""
+    if "Generic S3 error" in str(error):
+        return said(error)
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     system = re.search(r"[A-Z][^:\n↳]*\(os error \d+\)", text)
     return system.group().strip() if system else (text.splitlines() or [type(error).__name__])[0].strip()[:300]

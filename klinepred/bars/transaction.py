@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
@@ -14,8 +15,11 @@ from deltalake.schema import PrimitiveType
 from deltalake.transaction import PostCommitHookProperties, create_table_with_add_actions
 
 from klinepred import __version__
-from klinepred.bars.commits import LOG, NOTE, list_versions
+from klinepred.bars.commits import LOG, NOTE, list_versions, open_delta, read_commit
 from klinepred.bars.parts import MONTH, Part
+from klinepred.bars.turn import need_unchanged, note_version, outrun
+from klinepred.errors import StoreError
+from klinepred.objects import ObjectPath, Place, options_for
 
 log = logging.getLogger("klinepred.bars")
 
@@ -33,7 +37,7 @@ _HOOK: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired
 
 
 def commit(
-    folder: Path,
+    folder: Place,
     *,
     schema: Mapping[str, str],
     add: Sequence[Part] = (),
@@ -66,31 +70,51 @@ def commit(
     """
     fields = Schema([Field(name, PrimitiveType(kind)) for name, kind in schema.items()])
     by = [MONTH] if MONTH in schema else []
-    if not list_versions(folder):
-        create_table_with_add_actions(
-            str(folder),
-            fields,
-            [part.add(changes=True) for part in add],
-            partition_by=by,
-            configuration=KEEP,
-            commit_properties=_properties(note),
-            post_commithook_properties=_HOOK,
-        )
-    else:
-        table = DeltaTable(folder)
-        if keep_past(table):
-            table = DeltaTable(folder)
-        table.create_write_transaction(
-            [*(part.add(changes=changes) for part in add), *(part.remove(changes=changes) for part in remove)],
-            mode="append",
-            schema=fields,
-            partition_by=by,
-            commit_properties=_properties(note),
-            post_commithook_properties=_HOOK,
-        )
+    base = need_unchanged(folder) if isinstance(folder, ObjectPath) else max(list_versions(folder), default=-1)
+    try:
+        if base < 0:
+            create_table_with_add_actions(
+                str(folder),
+                fields,
+                [part.add(changes=True) for part in add],
+                partition_by=by,
+                configuration=KEEP,
+                storage_options=options_for(folder),
+                commit_properties=_properties(note),
+                post_commithook_properties=_HOOK,
+            )
+        else:
+            table = open_delta(folder, None if isinstance(folder, Path) else base)
+            if keep_past(table):
+                base += 1
+                table = open_delta(folder, None if isinstance(folder, Path) else base)
+            table.create_write_transaction(
+                [*(part.add(changes=changes) for part in add), *(part.remove(changes=changes) for part in remove)],
+                mode="append",
+                schema=fields,
+                partition_by=by,
+                commit_properties=_properties(note, alone=isinstance(folder, ObjectPath)),
+                post_commithook_properties=_HOOK,
+            )
+    except DeltaError as error:
+        if isinstance(folder, Path) or max(list_versions(folder), default=-1) <= base:
+            raise
+        if not _went_in(folder, base + 1, add=add, remove=remove):
+            raise outrun(folder) from error
+    if isinstance(folder, ObjectPath):
+        note_version(folder, base + 1)
+        _checkpoint(folder, base + 1)
+        return base + 1
     version = list_versions(folder)[-1]
     _to_disk(folder, version)
     return version
+
+
+def _went_in(folder: Place, version: int, *, add: Sequence[Part], remove: Sequence[Part]) -> bool:
+    """Whether a commit is in although storage refused it: its first answer was lost, and it was put in twice."""
+    made = read_commit(folder, version)
+    ours = [{unquote(part.path) for part in parts} for parts in (add, remove)]
+    return [{*map(unquote, paths)} for paths in (made.added, made.removed)] == ours
 
 
 def keep_past(table: DeltaTable) -> bool:
@@ -110,8 +134,11 @@ def keep_past(table: DeltaTable) -> bool:
     return True
 
 
-def _properties(note: Mapping[str, str]) -> CommitProperties:
-    return CommitProperties(custom_metadata={f"{NOTE}release": __version__, **note})
+def _properties(note: Mapping[str, str], *, alone: bool = False) -> CommitProperties:
+    """`alone`: the commit has this number or is refused."""
+    return CommitProperties(
+        custom_metadata={f"{NOTE}release": __version__, **note}, max_commit_retries=0 if alone else None
+    )
 
 
 def _to_disk(folder: Path, version: int) -> None:
@@ -123,8 +150,21 @@ def _to_disk(folder: Path, version: int) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+    except OSError as error:
+        _warn(folder, version, error)
+        return
+    _checkpoint(folder, version)
+
+
+def _checkpoint(folder: Place, version: int) -> None:
+    """Write a checkpoint now and then; the commit stands if that fails."""
+    try:
         last = max((int(path.name[:20]) for path in (folder / LOG).glob("*.checkpoint*")), default=0)
         if version - last >= CHECKPOINT_EVERY:
-            DeltaTable(folder).create_checkpoint()
-    except (DeltaError, OSError) as error:
-        log.warning("version %d of %s is stored, but what speeds up opening it is not: %s", version, folder, error)
+            open_delta(folder).create_checkpoint()
+    except (DeltaError, OSError, StoreError) as error:
+        _warn(folder, version, error)
+
+
+def _warn(folder: Place, version: int, error: Exception) -> None:
+    log.warning("version %d of %s is stored, but what speeds up opening it is not: %s", version, folder, error)

@@ -12,9 +12,10 @@ from klinepred.bars import tables
 from klinepred.bars.clocks import read_symbols
 from klinepred.bars.commits import find_version, list_versions
 from klinepred.bars.difference import compare_parts
-from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.lock import WAIT_S
 from klinepred.bars.store import need_store, need_symbols
 from klinepred.bars.tables import BARS, SCHEMAS, SYMBOLS
+from klinepred.bars.turn import store_writer
 from klinepred.errors import StoreError
 from klinepred.paths import Workspace
 
@@ -72,15 +73,15 @@ def delete_bars(
     need_store(space)
     start, end = (None if stamp is None else stamp.astimezone(UTC) for stamp in (start, end))
     names = list(dict.fromkeys(symbols))
-    with writer(space.data, wait_s=wait_s):
+    with store_writer(space, wait_s=wait_s):
         need_symbols(space, names)
-        version = list_versions(space.data / BARS)[-1]
+        version = list_versions(space.store / BARS)[-1]
         inside = pl.col("symbol").is_in(names)
         if start is not None:
             inside &= pl.col("ts") >= pl.lit(start)
         if end is not None:
             inside &= pl.col("ts") < pl.lit(end)
-        counts = tables.scan_table(space.data, BARS).filter(pl.col("symbol").is_in(names)).group_by("symbol")
+        counts = tables.scan_table(space.store, BARS).filter(pl.col("symbol").is_in(names)).group_by("symbol")
         rows = (
             counts.agg(before=pl.len().cast(pl.Int64), after=(~inside).sum().cast(pl.Int64))
             .with_columns(changed=pl.lit(0, pl.Int64))
@@ -104,13 +105,13 @@ def delete_bars(
             "klinepred.source": f"{', '.join(names)}{span}",
             "klinepred.deleted": str(found.gone),
         }
-        left = read_symbols(space.data).filter(
+        left = read_symbols(space.store).filter(
             ~pl.col("symbol").is_in(rows.filter(pl.col("after") == 0)["symbol"].to_list())
         )
         _put_symbols(space, left, note=note)
         months = f"{start:%Y-%m}" if start else "", f"{end:%Y-%m}" if end else "~"
-        tables.overwrite(space.data, BARS, pl.DataFrame(schema=SCHEMAS[BARS]), note=note, where=inside, months=months)
-        return Undone(version, list_versions(space.data / BARS)[-1], rows)
+        tables.overwrite(space.store, BARS, pl.DataFrame(schema=SCHEMAS[BARS]), note=note, where=inside, months=months)
+        return Undone(version, list_versions(space.store / BARS)[-1], rows)
 
 
 def restore_bars(space: Workspace, as_of: int | datetime, *, rehearse: bool = False, wait_s: float = WAIT_S) -> Undone:
@@ -130,11 +131,11 @@ def restore_bars(space: Workspace, as_of: int | datetime, *, rehearse: bool = Fa
         There is no such version, it was vacuumed, or the store cannot be written.
     """
     need_store(space)
-    folder = space.data / BARS
-    with writer(space.data, wait_s=wait_s):
+    folder = space.store / BARS
+    with store_writer(space, wait_s=wait_s):
         target = find_version(folder, as_of)
-        version, old = tables.read_parts(space.data, BARS)
-        _, new = tables.read_parts(space.data, BARS, target)
+        version, old = tables.read_parts(space.store, BARS)
+        _, new = tables.read_parts(space.store, BARS, target)
         tables.need_parts(folder, new, version=target)
         remove = [part for part in old if part.path not in {other.path for other in new}]
         add = [part for part in new if part.path not in {other.path for other in old}]
@@ -145,21 +146,21 @@ def restore_bars(space: Workspace, as_of: int | datetime, *, rehearse: bool = Fa
         both = counts[0].join(counts[1], on="symbol", how="full", coalesce=True).fill_null(0).collect()
         differences = compare_parts(folder, remove, add)
         rows = both.join(differences, on="symbol").select("symbol", "before", "after", "changed").sort("symbol")
-        kept = read_symbols(space.data, target)
+        kept = read_symbols(space.store, target)
         kept = kept.filter(pl.col("symbol").is_in(both.filter(pl.col("after") > 0)["symbol"].to_list()))
-        same = kept.sort("symbol").equals(read_symbols(space.data).sort("symbol"))
+        same = kept.sort("symbol").equals(read_symbols(space.store).sort("symbol"))
         found = Undone(version, version, rows)
         if rehearse or (rows.is_empty() and same):
             return found
         note = {"klinepred.operation": "restore", "klinepred.source": f"version {target}"}
         _put_symbols(space, kept, note=note)
-        with tables.writing(space.data, BARS, 0):
-            after = tables.put(space.data, BARS, add=add, remove=remove, note=note)
+        with tables.writing(space.store, BARS, 0):
+            after = tables.put(space.store, BARS, add=add, remove=remove, note=note)
         return Undone(version, after, rows)
 
 
 def _put_symbols(space: Workspace, table: pl.DataFrame, *, note: Mapping[str, str]) -> None:
     """Make `table` the latest version of the symbols: the one that the next commit of bars names as its own."""
     table = table.sort("symbol")
-    if not table.equals(tables.scan_table(space.data, SYMBOLS).collect().sort("symbol")):
-        tables.overwrite(space.data, SYMBOLS, table, note=note)
+    if not table.equals(tables.scan_table(space.store, SYMBOLS).collect().sort("symbol")):
+        tables.overwrite(space.store, SYMBOLS, table, note=note)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 from klinepred.bars.commits import LOG, Commit, read_commits
 from klinepred.bars.history import walk_versions
-from klinepred.bars.lock import WAIT_S, writer
+from klinepred.bars.lock import WAIT_S
 from klinepred.bars.tables import BARS, QUARANTINE, SYMBOLS
+from klinepred.bars.turn import store_writer
 from klinepred.errors import StoreError
+from klinepred.objects import Place, inner_name
 from klinepred.paths import Workspace
 
 KEEP_DAYS: Final = 30
@@ -35,7 +36,7 @@ class Vacuumed:
         Versions that could be read before and no longer can.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Place, ...]
     size: int
     orphans: int
     kept: Mapping[int, str]
@@ -69,13 +70,13 @@ def vacuum(
         The log is damaged, another process writes, or a file cannot be removed.
     """
     at = datetime.now(UTC) if now is None else now
-    folder = space.data / BARS
+    folder = space.store / BARS
     if not folder.is_dir():
         return Vacuumed((), 0, 0, {}, ())
-    with writer(space.data, wait_s=wait_s):
+    with store_writer(space, wait_s=wait_s):
         commits = read_commits(folder)
         kept = _kept(commits, named, since=at - timedelta(days=keep_days))
-        files = {path.relative_to(folder).as_posix(): path for path in _data_files(folder)}
+        files = {inner_name(path, folder): path for path in _data_files(folder)}
         needed: set[str] = set()
         known: set[str] = set()
         for commit, live in walk_versions(commits):
@@ -92,8 +93,8 @@ def vacuum(
         gone = [path for name, path in sorted(files.items()) if name not in needed]
         stray = [path for name, path in files.items() if name not in known]
         for name in (SYMBOLS, QUARANTINE):  # small: all their versions stay
-            named_there = {unquote(path) for commit in read_commits(space.data / name) for path in commit.added}
-            stray += [path for path in _data_files(space.data / name) if path.name not in named_there]
+            named_there = {unquote(path) for commit in read_commits(space.store / name) for path in commit.added}
+            stray += [path for path in _data_files(space.store / name) if path.name not in named_there]
         gone += [path for path in stray if path not in set(gone)]
         size = sum(path.stat().st_size for path in gone)
         if not rehearse:
@@ -117,11 +118,11 @@ def _kept(commits: list[Commit], named: Mapping[int, str], *, since: datetime) -
     return dict(sorted(kept.items()))
 
 
-def _data_files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*.parquet") if LOG not in path.relative_to(folder).parts]
+def _data_files(folder: Place) -> list[Place]:
+    return [path for path in folder.rglob("*.parquet") if LOG not in inner_name(path, folder).split("/")]
 
 
-def _remove(files: list[Path]) -> None:
+def _remove(files: list[Place]) -> None:
     for path in files:
         try:
             path.unlink(missing_ok=True)

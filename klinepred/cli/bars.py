@@ -40,7 +40,7 @@ def list_command(
     write_rows(rows, form=form, output=output)
     version = store_version(space, as_of=parse_as_of(as_of))
     logging.getLogger("klinepred.bars").info(
-        f"nothing stored yet in {space.data}: run klinepred ingest"
+        f"nothing stored yet in {space.store}: run klinepred ingest"
         if version is None
         else f"{rows.height} symbol{'s' * (rows.height != 1)}, {rows['bars'].sum():,} bars, store version {version}"
     )

@@ -52,7 +52,7 @@ def history_command(*, workspace: Path, quiet: bool, verbose: bool, form: str, o
     log.info(
         f"store version {rows['version'][-1]}"
         if rows.height
-        else f"nothing stored yet in {space.data}: run klinepred ingest"
+        else f"nothing stored yet in {space.store}: run klinepred ingest"
     )
 
 

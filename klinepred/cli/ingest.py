@@ -13,7 +13,9 @@ import click
 from klinepred.cli.ledger import grade_ledger
 from klinepred.cli.options import (
     common,
+    engine_options,
     now_option,
+    opened_engine,
     parse_symbols,
     parse_ts,
     pipeline_option,
@@ -71,6 +73,7 @@ Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
     help="Multiply stored bars by a constant ratio to received ones (default: where the source tells of the split).",
 )
 @click.option("--dry-run", is_flag=True, help="Show how files are read, and store nothing.")
+@engine_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to FILE.")
 def command(
@@ -94,6 +97,8 @@ def command(
     hours: str | None,
     rescale: bool | None,
     dry_run: bool,
+    engine: str,
+    workers: int | None,
     form: Literal["table", "json"],
     output: Path | None,
 ) -> int:
@@ -101,6 +106,7 @@ def command(
 
     PATH is a file (CSV, TSV, Parquet, Arrow/Feather), a folder or a pattern. Bars land checked, sorted and unique in
     the store of the workspace; what cannot be a bar is set aside with a reason; nothing is filled, nothing lost.
+    With --engine ray many files are read and cleaned at once; what is stored is the same, commit by commit.
     """
     from klinepred.bars.ingest import ingest
 
@@ -142,9 +148,12 @@ def command(
     if symbols is not None and data.source == "simulate":
         log.warning("--symbols is not used: --set data.simulate.symbols=N says how many there are")
     if dry_run:
+        if engine != "local":
+            log.warning("--engine %s is not used: a dry run reads here", engine)
         return _dry_run(data, now, form=form, output=output)
     at = parse_ts(now, option="--now")
-    report = ingest(data, space, now=at)
+    with opened_engine(engine, workers) as who:
+        report = ingest(data, space, now=at, engine=who)
     grade_ledger(space, now=at)
     if form == "json":
         write_json(report.to_dict(), output=output)

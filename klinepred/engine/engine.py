@@ -20,8 +20,11 @@ class Engine(Protocol):
         """`function` of each thing, in their order.
 
         The function may be applied to a thing more than once, when a machine was lost: what it writes must be the same
-        each time, and whole or not there.
+        each time, and whole or not there. An error, of the function or of `things`, comes after all results before it.
         """
+
+    def spread(self, function: Callable[[T], Iterator[R]], things: Iterable[T]) -> Iterator[R]:
+        """What `function` yields of each thing, in their order; else as `map`."""
 
 
 class Here:
@@ -32,6 +35,10 @@ class Here:
     def map(self, function: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
         """As `Engine.map`."""
         return map(function, things)
+
+    def spread(self, function: Callable[[T], Iterator[R]], things: Iterable[T]) -> Iterator[R]:
+        """As `Engine.spread`; each result is asked for when the one before it has been used."""
+        return (result for thing in things for result in function(thing))
 
 
 HERE: Final = Here()

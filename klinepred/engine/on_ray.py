@@ -7,7 +7,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -46,18 +46,52 @@ class OnRay:
             A worker was lost again and again.
         """
 
+        home = os.getcwd()
+
         def apply(thing: T) -> R:
+            _go_to(home)
             return function(thing)
 
         task = self.ray.remote(num_cpus=1, max_retries=AGAIN)(apply)
+        for reference in self._given(task.remote, things, ended=lambda one: one):
+            yield self._result(reference)
+
+    def spread(self, function: Callable[[T], Iterator[R]], things: Iterable[T]) -> Iterator[R]:
+        """As `klinepred.engine.engine.Engine.spread`; errors as `map`.
+
+        Results wait in Ray's object store, on the disk where that is full. None is held back at the worker: one that
+        waits to be asked would keep the core that the thing asked for may need to be tried again.
+        """
+        home = os.getcwd()
+
+        def apply(thing: T) -> Iterator[R]:
+            _go_to(home)
+            yield from function(thing)
+
+        task = self.ray.remote(num_cpus=1, max_retries=AGAIN, num_returns="streaming")(apply)
+        for results in self._given(task.remote, things, ended=lambda one: one.completed()):
+            for reference in results:
+                yield self._result(reference)
+
+    def _given(self, hand: Callable[[T], Any], things: Iterable[T], *, ended: Callable[[Any], Any]) -> Iterator[Any]:
+        """Hand things out, some ahead; what was made of each, in order, as soon as it has ended or enough are out."""
         limit = AHEAD * self.workers
         waiting: deque[Any] = deque()
-        for thing in things:
-            waiting.append(task.remote(thing))
-            if len(waiting) >= limit:
-                yield self._result(waiting.popleft())
+        failure: Exception | None = None
+        feed = iter(things)
+        while failure is None:
+            try:
+                waiting.append(hand(next(feed)))
+            except StopIteration:
+                break
+            except Exception as error:  # told when what came before it has been used, as it would be here
+                failure = error
+            while waiting and (len(waiting) >= limit or self.ray.wait([ended(waiting[0])], timeout=0)[0]):
+                yield waiting.popleft()
         while waiting:
-            yield self._result(waiting.popleft())
+            yield waiting.popleft()
+        if failure is not None:
+            raise failure
 
     def _result(self, reference: Any) -> Any:
         errors = self.ray.exceptions
@@ -112,6 +146,12 @@ def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
     finally:
         if begun:
             ray.shutdown()
+
+
+def _go_to(home: str) -> None:
+    """Let relative paths mean what they mean to the driver; a machine without its folder stays where it is."""
+    with suppress(OSError):
+        os.chdir(home)
 
 
 def _ray() -> ModuleType:

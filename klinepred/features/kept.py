@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import secrets
 import zlib
 from functools import cache
 from importlib.metadata import version
@@ -44,7 +45,8 @@ def write_kept(rows: pl.DataFrame, path: Path) -> None:
     buffer = io.BytesIO()
     rows.write_ipc(buffer)
     body = buffer.getbuffer()
-    part = path.with_suffix(".part")
+    # a machine that was given up may still write the same file: two of one name would mix
+    part = path.with_suffix(f".{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as out:
             out.write(body)

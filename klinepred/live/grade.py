@@ -176,7 +176,7 @@ def _revised_since(space: Workspace, number: int | None) -> bool:
     """Whether stored bars changed (not: were added) after version `number` of the store."""
     if number is None:
         return False
-    folder = space.data / BARS
+    folder = space.store / BARS
     versions = list_versions(folder)
     if number not in versions:
         return True

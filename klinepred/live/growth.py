@@ -24,7 +24,7 @@ def grown_since(space: Workspace, version: int, newest: int, symbols: Sequence[s
     """
     if not 0 <= newest - version <= MOST or version < 0:
         return None
-    folder = space.data / BARS
+    folder = space.store / BARS
     parts: list[Part] = []
     try:
         for number in range(version + 1, newest + 1):

@@ -64,7 +64,7 @@ def train_on_ray(
 
     with ray_cluster(workers=None) as engine:
         _check_room(engine.ray.cluster_resources(), workers=workers, gpus=gpus)
-        news = engine.ray.remote(num_cpus=0)(_Mailbox).remote()
+        news = engine.ray.remote(num_cpus=0)(_Mailbox).options(scheduling_strategy=_here(engine.ray)).remote()
         cores = max(1, engine.workers // workers)
         order = {
             "run": run.model_dump(mode="json"),
@@ -90,6 +90,13 @@ def train_on_ray(
     if "error" in end:
         raise _raised(end["error"])
     return TrainedThere(**end)
+
+
+def _here(ray: Any) -> Any:
+    """The driver's own machine: what lies there is lost with the driver alone."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def _check_room(resources: Mapping[str, float], *, workers: int, gpus: float) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from filelock import FileLock
 
+from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
 from klinepred.training.origin import process_gone
@@ -40,6 +42,7 @@ def open_experiment(space: Workspace, uri: str, name: str) -> tuple[MlflowClient
     """
     sql = ("sqlite:", "mysql", "postgresql", "mssql")
     place = artifact_location(space, name) if uri.startswith(sql) else None
+    _need_client(place)
     space.mlruns.mkdir(parents=True, exist_ok=True)
     with FileLock(space.mlruns / ".mlflow.lock", timeout=120.0):
         if uri == space.tracking_uri and place is not None:
@@ -58,6 +61,16 @@ def open_experiment(space: Workspace, uri: str, name: str) -> tuple[MlflowClient
         if VIEW not in known.tags:
             client.set_experiment_tag(known.experiment_id, VIEW, view[VIEW])
         return client, str(known.experiment_id)
+
+
+def _need_client(place: str | None) -> None:
+    if place is not None and place.startswith("s3:") and find_spec("boto3") is None:
+        raise TrainingError(
+            f"artifacts in {place}",
+            expected="boto3, by which MLflow writes there",
+            got="no such package",
+            do="pip install 'klinepred[s3]'",
+        )
 
 
 def close_gone(client: MlflowClient) -> None:

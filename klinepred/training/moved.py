@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
+from klinepred.places import read_places
 
 log = logging.getLogger("klinepred.training")
 
@@ -29,7 +30,8 @@ FAMILY: Final = "klinepred/"
 
 def artifact_location(space: Workspace, experiment: str) -> str:
     """URI of the folder in which the artifacts of an experiment lie, for stores that keep none themselves."""
-    return f"{space.artifacts.as_uri()}/{quote(experiment.removeprefix(FAMILY))}"
+    home = read_places(space.root).artifacts or space.artifacts.as_uri()
+    return f"{home}/{quote(experiment.removeprefix(FAMILY))}"
 
 
 def adopt_moved(space: Workspace) -> bool:
@@ -76,7 +78,7 @@ def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -
             row = store.execute("select artifact_location from experiments where name = ?", (experiment,)).fetchone()
             new = space.artifacts.as_uri()
             tail = location.removeprefix(new)
-            if row is None or row[0] == location or not str(row[0]).endswith(tail):
+            if row is None or row[0] == location or not str(row[0]).endswith(tail) or _is_far(str(row[0])):
                 return False
             old = str(row[0]).removesuffix(tail)
             for table, column in _PLACES:
@@ -90,6 +92,11 @@ def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -
         raise _damaged(space, error) from error
     log.info("the workspace has moved: artifacts of its runs are now looked for under %s", space.artifacts)
     return True
+
+
+def _is_far(uri: str) -> bool:
+    """Whether it is an address, which does not move with the workspace."""
+    return "://" in uri and not uri.startswith("file:")
 
 
 def _damaged(space: Workspace, error: sqlite3.Error) -> TrainingError:

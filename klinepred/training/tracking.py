@@ -193,7 +193,7 @@ class MlflowTracker:
 
     def log_data(self, note: DataNote) -> None:
         """Record the dataset as an input of the run, all of it as `dataset.json`."""
-        place = (self.space.data / BARS).as_uri()
+        place = (self.space.store / BARS).as_uri()
         with self._errors():
             entry = dataset_input(note, name=f"bars of {self._name}", place=place, version=self._read)
             self.client.log_inputs(self.run_id, [entry])

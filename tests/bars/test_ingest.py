@@ -154,7 +154,7 @@ def test_several_deliveries_of_a_symbol_are_one_line_of_the_report(
 ) -> None:
     space, frame = Workspace(tmp_path), walk(["A"])
     parts = [frame.slice(0, 100), frame.slice(90, 60), frame.slice(160, 74)]
-    monkeypatch.setattr(room, "deliveries", _deliver(*(Delivery(part, "test") for part in parts)))
+    monkeypatch.setattr(room, "arrivals", _deliver(*(Delivery(part, "test") for part in parts)))
     report = ingest(DataSettings(symbols=("A",)), space, now=NOW)
     row = report.symbols[0]
     assert (row.received, row.new, row.unchanged) == (234, 224, 10)
@@ -168,7 +168,7 @@ def test_the_exit_code_says_how_many_failed(
 ) -> None:
     frame = walk(["A", "B"]).filter(~pl.col("symbol").is_in(list(failed)))
     failures = {name: Failure("rate-limited", "429 on every try") for name in failed}
-    monkeypatch.setattr(room, "deliveries", _deliver(Delivery(frame, "test", failures)))
+    monkeypatch.setattr(room, "arrivals", _deliver(Delivery(frame, "test", failures)))
     report = ingest(DataSettings(symbols=("A", "B")), Workspace(tmp_path), now=NOW)
     assert report.exit_code == code
     assert {row.symbol for row in report.symbols if row.status == "rate-limited"} == set(failed)
@@ -177,7 +177,7 @@ def test_the_exit_code_says_how_many_failed(
 
 def test_an_empty_store_stays_without_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = {"A": Failure("unknown-symbol", "Yahoo does not know it")}
-    monkeypatch.setattr(room, "deliveries", _deliver(Delivery(pl.DataFrame(schema=BAR_SCHEMA), "test", failures)))
+    monkeypatch.setattr(room, "arrivals", _deliver(Delivery(pl.DataFrame(schema=BAR_SCHEMA), "test", failures)))
     report = ingest(DataSettings(symbols=("A",)), Workspace(tmp_path), now=NOW)
     assert (report.version, report.exit_code) == (None, 1)
     assert store_version(Workspace(tmp_path)) is None

@@ -42,10 +42,10 @@ def deliver(
 ) -> IngestReport:
     """As a source does that tells of splits."""
 
-    def deliveries(*_: object, **__: object) -> Iterator[Delivery]:
+    def arrivals(*_: object, **__: object) -> Iterator[Delivery]:
         yield Delivery(frame, "test", splits=splits)
 
-    monkeypatch.setattr(room, "deliveries", deliveries)
+    monkeypatch.setattr(room, "arrivals", arrivals)
     return ingest(DataSettings.model_validate({"symbols": ("A",), **more}), space, now=NOW)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,37 @@ except FeatureError as error:
 """
 
 
+SPREAD = """
+import os, signal, sys
+from pathlib import Path
+from klinepred.engine.on_ray import ray_cluster
+from klinepred.errors import FeatureError
+
+mark = Path(sys.argv[1]) / "killed"
+
+def work(number):
+    for part in range(3):
+        if (number, part) == (1, 2) and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield number, part, os.getcwd()
+
+def feed():
+    yield from range(3)
+    raise FeatureError("feed", expected="more", got="no more", do="that")
+
+seen = []
+try:
+    with ray_cluster(workers=2) as engine:
+        for value in engine.spread(work, feed()):
+            seen.append(value)
+except FeatureError as error:
+    assert mark.exists()
+    assert seen == [(number, part, os.getcwd()) for number in range(3) for part in range(3)], seen
+    print(error.got)
+"""
+
+
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_space(tmp_path_factory.mktemp("wörk space"))
@@ -107,6 +139,11 @@ def test_what_ray_starts_here_listens_on_the_loopback_alone() -> None:
     assert done.stderr.splitlines()[-1:] in (["True ['127.0.0.1']"], ["True ['127.0.0.1', '::ffff:127.0.0.1']"])
 
 
+def test_what_a_killed_worker_had_yielded_comes_once_and_before_what_ended_the_feed(tmp_path: Path) -> None:
+    done = alone("-c", SPREAD, str(tmp_path))
+    assert done.stdout.splitlines()[-1:] == ["no more"], done.stderr
+
+
 def test_an_error_of_ours_comes_through_as_itself() -> None:
     done = alone("-c", FAILS)
     assert done.stdout.splitlines()[-1:] == ["[0, 1] one"], done.stderr
@@ -131,3 +168,17 @@ def test_here_is_one_thing_after_another_in_order() -> None:
     assert next(results) == -3
     assert seen == [3]
     assert list(results) == [-1, -2]
+
+
+def test_here_asks_for_a_result_when_the_one_before_has_been_used() -> None:
+    asked: list[str] = []
+
+    def work(word: str) -> Iterator[str]:
+        for sign in word:
+            asked.append(sign)
+            yield sign
+
+    results = HERE.spread(work, ["ab", "c"])
+    assert next(results) == "a"
+    assert asked == ["a"]
+    assert list(results) == ["b", "c"]

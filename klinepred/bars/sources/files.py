@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +26,24 @@ from klinepred.errors import SourceError, UsageError
 from klinepred.schema import BAR_SCHEMA
 
 
-def read_files(
+@dataclass(frozen=True)
+class Unread:
+    """A file that is still to be read.
+
+    Attributes
+    ----------
+    asked
+        How.
+    alone
+        It is the only one: what is wrong with it is raised, not delivered.
+    """
+
+    file: Path
+    asked: Asked
+    alone: bool
+
+
+def find_unread(
     paths: Sequence[Path],
     *,
     clock: Clock,
@@ -34,8 +51,8 @@ def read_files(
     stamp: Literal["open", "close"] | None,
     symbols: tuple[str, ...],
     vendor: str = "auto",
-) -> Iterator[Delivery]:
-    """Read bars from files, one delivery each; of an archive, one for each file of bars in it.
+) -> list[Unread]:
+    """The files to read bars from.
 
     Parameters
     ----------
@@ -58,12 +75,28 @@ def read_files(
     ------
     UsageError
         A path does not exist, or `vendor` is not known.
-    SourceError
-        The only file cannot be read; of several, those that cannot are failures of their delivery.
     """
     check_vendor(vendor)
     files = find_files(paths)
-    return _read_all(files, Asked(clock, tz, stamp, symbols, vendor))
+    asked = Asked(clock, tz, stamp, symbols, vendor)
+    return [Unread(file, asked, len(files) == 1) for file in files]
+
+
+def read_files(
+    paths: Sequence[Path],
+    *,
+    clock: Clock,
+    tz: str | None,
+    stamp: Literal["open", "close"] | None,
+    symbols: tuple[str, ...],
+    vendor: str = "auto",
+) -> Iterator[Delivery]:
+    """Read bars from files, one delivery each; of an archive, one for each file of bars in it.
+
+    Parameters and UsageError as for `find_unread`, at once; SourceError as for `read_file`, in turn.
+    """
+    found = find_unread(paths, clock=clock, tz=tz, stamp=stamp, symbols=symbols, vendor=vendor)
+    return (delivery for one in found for delivery in read_file(one))
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -104,31 +137,38 @@ def are_many(files: Sequence[Path]) -> bool:
     return len(files) > 1 or (len(files) == 1 and packing_of(read_head(files[0])) == "zip")
 
 
-def _read_all(files: Sequence[Path], asked: Asked) -> Iterator[Delivery]:
-    for file in files:
-        try:
-            with opened(file) as box:
-                alone = len(files) == 1 and len(box.members) + len(box.refused) == 1
-                for member, error in box.refused:
+def read_file(one: Unread) -> Iterator[Delivery]:
+    """Read bars from a file; of an archive, one delivery for each file of bars in it.
+
+    Raises
+    ------
+    SourceError
+        The only file cannot be read; of several, those that cannot are failures of their delivery.
+    """
+    file, asked = one.file, one.asked
+    try:
+        with opened(file) as box:
+            alone = one.alone and len(box.members) + len(box.refused) == 1
+            for member, error in box.refused:
+                if alone:
+                    raise error
+                yield _failed(member, error)
+            for number, member in enumerate(box.members):
+                try:
+                    with Room() as room:
+                        rows = _read_rows(box.unpack(member, room), member, room)
+                    rows = replace(rows, form=f"{rows.form}, {box.kind}") if box.kind else rows
+                    delivery = _with_rejects(to_delivery(rows, member, asked, digest=box.sha256, alone=alone), rows)
+                except SourceError as error:
                     if alone:
-                        raise error
-                    yield _failed(member, error)
-                for number, member in enumerate(box.members):
-                    try:
-                        with Room() as room:
-                            rows = _read_rows(box.unpack(member, room), member, room)
-                        rows = replace(rows, form=f"{rows.form}, {box.kind}") if box.kind else rows
-                        delivery = _with_rejects(to_delivery(rows, member, asked, digest=box.sha256, alone=alone), rows)
-                    except SourceError as error:
-                        if alone:
-                            raise
-                        delivery = _failed(member, error)
-                    yield delivery if number else replace(delivery, remarks=(*box.remarks, *delivery.remarks))
-                    del delivery
-        except SourceError as error:  # the file as a whole
-            if len(files) == 1:
-                raise
-            yield _failed(Member(file), error)
+                        raise
+                    delivery = _failed(member, error)
+                yield delivery if number else replace(delivery, remarks=(*box.remarks, *delivery.remarks))
+                del delivery
+    except SourceError as error:  # the file as a whole
+        if one.alone:
+            raise
+        yield _failed(Member(file), error)
 
 
 def _failed(member: Member, error: SourceError) -> Delivery:
