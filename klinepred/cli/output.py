@@ -143,7 +143,7 @@ def write_text(text: str, *, output: Path | None = None) -> None:
 
 
 def table(frame: pl.DataFrame, *, title: str = "", plain: bool = False) -> str:
-    """`frame` as text with aligned columns, as wide as the terminal; colours only on a terminal, never when `plain`."""
+    """`frame` as text with aligned columns, as wide as the terminal, a row a line elsewhere; colours only on one."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -156,7 +156,7 @@ def table(frame: pl.DataFrame, *, title: str = "", plain: bool = False) -> str:
     for row in frame.iter_rows():
         grid.add_row(*(Text(_cell(value)) for value in row))
     terminal = sys.stdout.isatty() and not plain
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 160, highlight=False)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 10_000, highlight=False)
     console.print(grid)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

@@ -189,6 +189,8 @@ def _sentence(outcome: Outcome, ic: Estimate, names: tuple[str, str]) -> str:
     size = f"their ICs differ by {ic.value:+.4f} ± {ic.se:.4f} over {ic.sessions} common test sessions"
     if outcome == "NOT ENOUGH DATA":
         return f"{outcome}: {size}, and a comparison needs at least {LEAST_SESSIONS}."
+    if outcome == "NO DIFFERENCE" and ic.value == ic.se == 0.0:
+        return f"{outcome}: both forecast the same over {ic.sessions} common test sessions."
     if outcome == "NO DIFFERENCE":
         return f"{outcome}: {size}, which is within noise; a difference of {ic.detectable:.4f} would have shown."
     better, worse = names if outcome == "A" else names[::-1]

@@ -130,7 +130,7 @@ def _compare(bundle: ModelBundle, session: Any) -> None:
 
 def _whole(folder: Path, to: Path, write: Callable[[Path], None]) -> Path:
     """Let `write` fill a folder beside the target, which then gets its name."""
-    target = to / folder.name if to.is_dir() else to
+    target = to / folder.name if to.is_dir() and not (to / TABLE).is_file() else to
     if target.exists():
         raise ModelError(
             f"export to {target}", expected="a folder that does not exist yet", got="one that does", do="name another"

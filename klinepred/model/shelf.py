@@ -112,7 +112,7 @@ def find_model(space: Workspace, name: str) -> Path:
     """
     if Path(name).name in ("", ".."):
         raise UsageError(
-            f"--model {name!r}", expected="the name, the run or the folder of a model", got="none", do="name one"
+            f"model {name!r}", expected="the name, the run or the folder of a model", got="none", do="name one"
         )
     shelved = space.trained / name
     if Path(name).name == name and shelved.is_dir():
@@ -136,7 +136,7 @@ def find_model(space: Workspace, name: str) -> Path:
         f"model {name!r}",
         expected="a folder, or a name or run id from `klinepred models list`",
         got=f"none of them; the workspace has {', '.join(entry.name for entry in entries[-5:]) or 'no model'}",
-        do="use --model with one of these, or train one with `klinepred train`",
+        do="name one of these, or train one with `klinepred train`",
     )
 
 

@@ -26,7 +26,7 @@ def run_store(space: Workspace) -> str:
     Raises
     ------
     UsageError
-        MLFLOW_TRACKING_URI names a folder: MLflow gave up that kind of store.
+        MLFLOW_TRACKING_URI names a folder: MLflow gave up that kind of store; or a database in memory.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or space.tracking_uri
     scheme = urlsplit(uri).scheme
@@ -36,6 +36,13 @@ def run_store(space: Workspace) -> str:
             expected="a database or a server, such as sqlite:////path/mlflow.db or http://host:5000",
             got="a folder, a kind of store that MLflow no longer supports",
             do=f"unset MLFLOW_TRACKING_URI (runs then go to {space.mlruns / 'mlflow.db'}), or set it to a database",
+        )
+    if uri.startswith("sqlite") and uri.partition("://")[2].partition("?")[0] in {"", "/", "/:memory:"}:
+        raise UsageError(
+            f"MLFLOW_TRACKING_URI={uri}",
+            expected="a database that outlives the command, such as sqlite:////path/mlflow.db",
+            got="one in memory",
+            do=f"unset MLFLOW_TRACKING_URI (runs then go to {space.mlruns / 'mlflow.db'}), or name a file",
         )
     return uri
 

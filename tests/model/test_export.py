@@ -47,9 +47,10 @@ def test_an_exported_bundle_is_the_same_bytes_and_loads_elsewhere(tmp_path: Path
         for name in ("bundle.json", "weights.safetensors"):
             assert (copy / name).read_bytes() == (folder / name).read_bytes()
         assert load_bundle(copy).run_id == "abc"
-    code, out, err = typed(*words, str(tmp_path / "shelf"))
-    assert (code, out) == (1, "")
-    assert "does not exist yet" in err
+    for place in ("shelf", "away"):  # the second time nothing is put inside the model that lies there
+        code, out, err = typed(*words, str(tmp_path / place))
+        assert (code, out) == (1, "")
+        assert "does not exist yet" in err
     assert not list(tmp_path.glob("**/*.part"))
 
 

@@ -24,6 +24,16 @@ def test_a_folder_as_run_store_is_refused_before_anything_starts(
     assert refused.value.exit_code == 2
 
 
+@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite+pysqlite://"])
+def test_a_database_in_memory_as_run_store_is_refused_before_anything_starts(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(UsageError, match="one in memory") as refused:
+        MlflowTracker(Workspace(tmp_path), tiny_pipeline())
+    assert refused.value.exit_code == 2
+
+
 @pytest.mark.parametrize("uri", ["sqlite:////srv/x.db", "http://host:5000", "postgresql://u@h/db", "databricks"])
 def test_an_explicit_run_store_wins(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = Workspace(tmp_path)
