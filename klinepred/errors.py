@@ -78,3 +78,17 @@ class ModelError(KlinepredError):
 
 class TrainingError(KlinepredError):
     """Training could not start or go on."""
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """What could not be had, where `error` says that memory ran out: Python's, numpy's or torch's; None for any other.
+
+    torch has a class of its own for a GPU, and a plain RuntimeError for a CPU; neither needs torch to be known.
+    """
+    lines = str(error).strip().splitlines()
+    told = next((line.strip() for line in lines if "allocate" in line.lower()), lines[0].strip() if lines else "")
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return told[-300:] or "none left"
+    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+        return told[max(0, told.find("DefaultCPUAllocator")) :][:300]
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +18,7 @@ from klinepred.errors import ModelError, UsageError
 from klinepred.model.bundle import load_bundle
 from klinepred.paths import Workspace
 from klinepred.pipeline import build_dataset, train_folds, train_model
-from klinepred.pipeline.folds import list_records, out_of_sample, read_record, record_path
+from klinepred.pipeline.folds import list_records, out_of_sample, read_record, record_path, save_record
 from klinepred.pipeline.ranges import predict_range, turns_of
 from klinepred.schema import BAR
 from klinepred.settings import DataSettings, Pipeline, SplitSettings
@@ -96,6 +97,16 @@ def test_every_fold_has_its_model_its_dates_and_its_run_below_that_of_the_walk_f
     assert given.height > 0.9 * both.height
     apart = (given["expected_return_bps"] / (given["vol"].cast(pl.Float64) * 1e4) - given["prediction"]).abs().max()
     assert apart <= 1e-6  # type: ignore[operator]
+
+
+def test_a_walk_forward_killed_between_two_folds_goes_on_with_the_next(space: Workspace, run: Pipeline) -> None:
+    whole = next(iter(list_records(space)), None) or train_folds(run, space)
+    save_record(space, replace(whole, models=whole.models[:1]))  # as it was when fold 1 had ended
+    record = train_folds(run, space, resume=whole.models[0].run_id[:8])
+    assert record.finished
+    assert (record.name, record.run_id, record.models[0]) == (whole.name, whole.run_id, whole.models[0])
+    assert record.models[1].split == whole.models[1].split
+    save_record(space, whole)
 
 
 def _single() -> SplitSettings:

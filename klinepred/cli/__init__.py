@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from klinepred import __version__
-from klinepred.errors import KlinepredError
+from klinepred.errors import KlinepredError, out_of_memory
 
 # name -> (module under klinepred.cli, one line of help). Kept here so that --help imports none of them.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -105,15 +105,6 @@ def main(args: list[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except OSError as error:
         return _fail(_system(error))
-    except MemoryError as error:
-        return _fail(
-            KlinepredError(
-                "not enough memory",
-                expected="room for this many bars at once",
-                got=str(error) or "none left",
-                do="use fewer symbols (--symbols) or a shorter span, or close other programs",
-            )
-        )
     except RecursionError:
         return _fail(
             KlinepredError(
@@ -123,7 +114,36 @@ def main(args: list[str] | None = None) -> int:
                 do="look for a file of JSON or TOML that another program wrote or changed",
             )
         )
+    except Exception as error:
+        found = _no_memory(error) or _unreadable(error)
+        if found is None:
+            raise
+        return _fail(found)
     return code if isinstance(code, int) else 0
+
+
+def _no_memory(error: Exception) -> KlinepredError | None:
+    if (told := out_of_memory(error)) is None:
+        return None
+    return KlinepredError(
+        "not enough memory",
+        expected="room for this many bars at once",
+        got=told,
+        do="use fewer symbols (--symbols) or a shorter span, or close other programs",
+    )
+
+
+def _unreadable(error: Exception) -> KlinepredError | None:
+    """A data file of the store whose damage shows only as it is read; None for any other error. Loads no polars."""
+    text = " ".join(str(error).split())
+    if not type(error).__module__.startswith("polars") or not text.lower().startswith("parquet"):
+        return None
+    return KlinepredError(
+        "a data file of the workspace",
+        expected="Parquet, as it was written",
+        got=text[:200],
+        do="put data/ back from a backup, or go back with klinepred bars restore to a version without the damaged file",
+    )
 
 
 def _fail(error: KlinepredError) -> int:

@@ -13,6 +13,7 @@ from klinepred.config import change_pipeline
 from klinepred.errors import UsageError
 from klinepred.paths import Workspace
 from klinepred.pipeline.data import build_dataset
+from klinepred.pipeline.finished import finished_model
 from klinepred.pipeline.past import seen_version
 from klinepred.pipeline.symbols import choose_symbols
 from klinepred.settings import Pipeline
@@ -125,7 +126,7 @@ def train_on(
     """
     from klinepred.audit.audit import audit_before_training
     from klinepred.audit.mark import CertifiedTracker, is_leaky, refuse_leaks
-    from klinepred.model.bundle import save_bundle
+    from klinepred.model.bundle import load_bundle, save_bundle
     from klinepred.model.shelf import shelf_name
     from klinepred.training.budget import expected_memory, say_memory
     from klinepred.training.loop import train
@@ -134,6 +135,12 @@ def train_on(
     from klinepred.trial.passes import untried
 
     ranked = ranks()
+    if checkpoint is not None:
+        begun = checkpoint
+        found = ranked.first_only(lambda: finished_model(space, begun, run))
+        if (had := ranked.told(found and str(found))) is not None:
+            log.warning("run %s had ended: nothing is left to train, its model is %s", begun.stem, Path(had).name)
+            return Trained(load_bundle(had), Path(had), data)
 
     def audited() -> Tracker:
         certificate = audit_before_training(space, data, as_of=version)

@@ -47,13 +47,15 @@ def train_folds(
     StoreError, DatasetError, TrainingError
         As `klinepred.pipeline.train_model`; or `resume` is no fold of a walk-forward.
     """
-    from klinepred.training.checkpoint import find_checkpoint
+    from klinepred.training.checkpoint import find_checkpoint, load_checkpoint
     from klinepred.training.signals import TrainingStopped
     from klinepred.training.tracking import MlflowTracker
 
     checkpoint = find_checkpoint(space, resume) if resume else None
     record = _record_of(checkpoint, space) if checkpoint else None
     done = list(record.models) if record else []
+    if checkpoint and load_checkpoint(checkpoint)["run_id"] in {one.run_id for one in done}:
+        checkpoint = None  # of a fold that has its model: the next one begins at its start
     version = seen_version(space, checkpoint) if checkpoint else store_version(space)
     parent = MlflowTracker(space, run, version=version)
     about = {"klinepred.walk_forward": f"{run.dataset.split.folds} folds, {run.dataset.split.scheme}"}

@@ -26,6 +26,7 @@ from klinepred.training.outline import outline
 from klinepred.training.precision import cards, device_name
 from klinepred.training.progress import NoProgress, Progress
 from klinepred.training.ranks import job, ranks
+from klinepred.training.room import room_on
 from klinepred.training.rows import TrainRows
 from klinepred.training.runs import TEST_AFTER
 from klinepred.training.saver import Saver
@@ -127,7 +128,13 @@ def train_one(
     saved = load_checkpoint(resume) if resume else None
     remarks = check_fits(saved, data=data, model=model, train=train, world=ranked.world) if saved else []
     precision = precision_of(train, device, saved=saved)
-    with StopRequest() as stop, ExitStack() as switches, torch.random.fork_rng(cards(device)), kept_heap(device):
+    with (
+        room_on(device),
+        StopRequest() as stop,
+        ExitStack() as switches,
+        torch.random.fork_rng(cards(device)),
+        kept_heap(device),
+    ):
         switches.enter_context(precision.applied())
         torch.manual_seed(train.seed)
         network = build_network(model, inputs=data.x_NF.shape[1]).to(device)

@@ -8,8 +8,13 @@ import sqlite3
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from klinepred.masked import masked
+
+PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "4", "MLFLOW_HTTP_REQUEST_TIMEOUT": "60"}
+"""How long MLflow asks a server that went away, unless the user says otherwise: half a minute where nobody listens, not
+four (its own: 7 times, each twice as late as the one before), and a minute for each answer, not two."""
 
 
 def first_line(error: BaseException) -> str:
@@ -28,6 +33,8 @@ def quiet() -> Iterator[None]:
         os.environ.setdefault(name, "true")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # it is drawn wherever tqdm is installed
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # results belong there, and no password
+    for name, value in PATIENCE.items():
+        os.environ.setdefault(name, value)
     os.environ.setdefault("MLFLOW_UV_AUTO_DETECT", "false")  # else a uv.lock of the folder around goes into models
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # what fails is raised as well, without its traceback

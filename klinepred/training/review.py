@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
@@ -15,6 +15,9 @@ from klinepred.training.quiet import first_line
 from klinepred.training.registry import tag_versions
 from klinepred.training.runs import TEST_AFTER, TRIAL, check_store, run_store
 from klinepred.training.tracker import Metric as Point
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
 
 CHUNK: Final = 1000
 """Points that MLflow takes at once."""
@@ -254,14 +257,26 @@ def tags_of(space: Workspace, run_id: str) -> dict[str, str]:
     UsageError, TrainingError
         See `run_store`; the store cannot be opened.
     """
+    run = _run_of(space, run_id)
+    return {} if run is None else dict(run.data.tags)
+
+
+def status_of(space: Workspace, run_id: str) -> str:
+    """Status of a run, such as FINISHED; empty where the store has no such run. Errors as `tags_of`."""
+    run = _run_of(space, run_id)
+    return "" if run is None else str(run.info.status)
+
+
+def _run_of(space: Workspace, run_id: str) -> Run | None:
     uri = run_store(space)
     if uri == space.tracking_uri and not (space.mlruns / "mlflow.db").is_file():
-        return {}
+        return None
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
     check_store(uri)
     try:
-        return dict(MlflowClient(tracking_uri=uri).get_run(run_id).data.tags)
+        run: Run = MlflowClient(tracking_uri=uri).get_run(run_id)
     except MlflowException:
-        return {}
+        return None
+    return run

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from klinepred.errors import TrainingError, UsageError
 from klinepred.paths import Workspace
 
 DATABASES: Final = ("sqlite", "mysql", "postgresql", "mssql")
 """What addresses of databases begin with."""
+KNOCK_S: Final = 10.0
+"""So long a server may take to be reached."""
 TEST_AFTER: Final = "test_after"
 """Tag of a run: the last day before its test part (2026-05-04)."""
 TRIAL: Final = "klinepred.trial"
@@ -48,16 +52,21 @@ def run_store(space: Workspace) -> str:
 
 
 def check_store(uri: str) -> None:
-    """Open an SQLite store once, creating the empty file and its folders as MLflow would; others are not touched.
+    """Open an SQLite store once, creating the empty file and its folders as MLflow would; knock at a server once.
 
-    MLflow tries ten times to open a database, over more than a minute and a half: right for a server that is still
-    starting, but a file that cannot be opened now will not open then.
+    MLflow tries ten times to open a database, over more than a minute and a half, and asks a server that is gone for
+    minutes: right for one that is still starting, but a file that cannot be opened now will not open then. Databases
+    of other kinds are not touched.
 
     Raises
     ------
     TrainingError
-        The file cannot be opened or is no database; or the driver of another database is not installed.
+        The file cannot be opened or is no database; the driver of another database is not installed; or nobody listens
+        at the server's address.
     """
+    if urlsplit(uri).scheme in ("http", "https"):
+        reach_server(uri)
+        return
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
@@ -86,6 +95,31 @@ def check_store(uri: str) -> None:
             expected="an SQLite file that can be opened",
             got=str(error),
             do="mend its permissions, restore it from a backup or move it away, then train again",
+        ) from error
+
+
+def reach_server(uri: str) -> None:
+    """Connect to the server of a run store and hang up; a store of another kind, or behind a proxy, is not asked.
+
+    Raises
+    ------
+    TrainingError
+        Nobody listens there.
+    """
+    place = urlsplit(uri)
+    host = place.hostname or ""
+    if place.scheme not in ("http", "https") or (place.scheme in getproxies() and not proxy_bypass(host)):
+        return
+    try:
+        port = place.port or (443 if place.scheme == "https" else 80)
+        socket.create_connection((host, port), timeout=KNOCK_S).close()
+    except (OSError, ValueError) as error:
+        shown = f"{place.scheme}://{place.netloc.rpartition('@')[2]}"  # without the password
+        raise TrainingError(
+            f"MLflow server {shown}",
+            expected=f"a server that can be reached within {KNOCK_S:.0f} s",
+            got=str(error.strerror or error) if isinstance(error, OSError) else str(error),
+            do="start it, mend MLFLOW_TRACKING_URI, or unset it (runs then go to the workspace), and type this again",
         ) from error
 
 

@@ -33,7 +33,7 @@ from klinepred.training.plots import log_plots
 from klinepred.training.quiet import first_line, quiet
 from klinepred.training.registry import register
 from klinepred.training.resolved import flat_settings, pipeline_toml
-from klinepred.training.runs import run_store
+from klinepred.training.runs import reach_server, run_store
 from klinepred.training.system import SystemWatch
 from klinepred.training.tracker import Metric, RunStatus
 
@@ -59,8 +59,8 @@ class MlflowTracker:
 
     Raises
     ------
-    UsageError
-        The store is of a kind that MLflow no longer supports; nothing was started yet.
+    UsageError, TrainingError
+        The store is of a kind that MLflow no longer supports, or its server is gone; nothing was started yet.
     """
 
     def __init__(self, space: Workspace, run: Pipeline, *, version: int | None = None) -> None:
@@ -68,6 +68,7 @@ class MlflowTracker:
         self._version = version
         self.pipeline: Pipeline | None = run
         self.uri = run_store(space)
+        reach_server(self.uri)
         self.run_id = self.run_name = ""
         self.checkpoint: Path | None = None
         self._client: MlflowClient | None = None
@@ -79,6 +80,7 @@ class MlflowTracker:
         self._watch: SystemWatch | None = None
         self._outbox = Outbox(self.write)
         self._open_run = False
+        self._had: dict[str, int] = {}
 
     def member(self, number: int) -> MlflowTracker:
         """The tracker of a run below this one (MLflow's UI shows it nested); this run must be open."""
@@ -159,6 +161,8 @@ class MlflowTracker:
     def log_metrics(self, metrics: Sequence[Metric]) -> None:
         """Let finite numbers be recorded while training goes on; after the run's end they are when it returns.
 
+        Of a run that was taken up, steps that it has already are left out: it was killed between record and checkpoint.
+
         Raises
         ------
         TrainingError
@@ -166,8 +170,8 @@ class MlflowTracker:
         """
         if not self._open_run:
             self.write(metrics)
-        elif metrics:
-            self._outbox.put(metrics)
+        elif fresh := [metric for metric in metrics if metric.step > self._had.get(clean_name(metric.name), -1)]:
+            self._outbox.put(fresh)
 
     def settle(self) -> None:
         """Return when all numbers so far are in the store. Raises as `log_metrics`."""
@@ -266,6 +270,7 @@ class MlflowTracker:
                 do="stop that process first, or start a new run",
             )
         self.client.update_run(run_id, status="RUNNING")
+        self._had = {str(newest.key): int(newest.step) for newest in run.data.to_proto().metrics}
         self.run_id, self.run_name = run_id, str(run.info.run_name)
         return True
 

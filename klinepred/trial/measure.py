@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from klinepred.dataset.make import Dataset
-from klinepred.errors import TrainingError
+from klinepred.errors import TrainingError, out_of_memory
 from klinepred.model.lstm import parameter_count
 from klinepred.settings import ModelSettings, TrainSettings
 from klinepred.training.heap import kept_heap
@@ -59,7 +59,9 @@ def run_trial(
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []), kept_heap(device):
             return _run(data, model, train, steps, device, progress, check)
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if out_of_memory(error) is None:
+            raise
         raise TrainingError(
             f"memory of {device}",
             expected="room for one network in each precision, and a batch",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from klinepred.errors import TrainingError, UsageError
 from klinepred.paths import Workspace
+from klinepred.training import runs
+from klinepred.training.quiet import quiet
 from klinepred.training.review import add_to_run, history_of, tags_of
-from klinepred.training.runs import run_store
+from klinepred.training.runs import check_store, reach_server, run_store
 from klinepred.training.tracking import MlflowTracker
 from tests.training.tiny import tiny_pipeline
 
@@ -82,3 +86,36 @@ def test_a_damaged_store_elsewhere_is_named_at_once(tmp_path: Path, monkeypatch:
         add_to_run(Workspace(tmp_path), "0" * 32, metrics={}, tags={}, files={})
     assert history_of(Workspace(tmp_path), "0" * 32, ["val_loss"]) == {}
     assert max(waits, default=0.0) < 0.5
+
+
+def test_a_server_that_is_gone_is_one_message_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "getproxies", dict)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://me:secret@127.0.0.1:{server.getsockname()[1]}"
+        check_store(uri)  # somebody listens
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(TrainingError) as caught:
+        MlflowTracker(Workspace(tmp_path), tiny_pipeline())
+    assert caught.value.summary == f"MLflow server {uri.replace('me:secret@', '')}"
+    assert "refused" in caught.value.got
+    assert "MLFLOW_TRACKING_URI" in caught.value.do
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_behind_a_proxy_and_other_stores_are_not_knocked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "getproxies", lambda: {"http": "http://proxy:3128"})
+    monkeypatch.setattr(runs, "proxy_bypass", lambda _host: False)
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: pytest.fail("knocked"))
+    for uri in ("http://nowhere.invalid:5000", "postgresql://u@h/db", "databricks"):
+        reach_server(uri)
+
+
+def test_mlflow_gives_up_on_a_server_sooner_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_TIMEOUT", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    with quiet():
+        pass
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "2"
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "60"
