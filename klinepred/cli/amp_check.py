@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
 from klinepred.cli.output import table, write_json, write_rows, write_text
 from klinepred.cli.train import overrides_of
@@ -24,14 +25,7 @@ if TYPE_CHECKING:
 @set_option
 @click.option("--device", help="cpu, cuda, cuda:1 … (default: cuda where it works).")
 @click.option("--steps", type=click.IntRange(min=8), default=30, show_default=True, help="Optimiser steps of each.")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
-@click.option(
-    "-o",
-    "--output",
-    "output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write to FILE instead of stdout.",
-)
+@format_options("table", "json", "csv")
 @common
 def command(
     pipeline: str,

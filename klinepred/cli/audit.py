@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
 from klinepred.cli.output import write_json, write_rows
 from klinepred.errors import UsageError
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 @set_option
 @click.option("--model", metavar="MODEL", help="Audit a trained model: a name from models list, or its folder.")
 @click.option("--self-test", is_flag=True, help="Plant leaks in a simulated market and see whether each is caught.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("-o", "--output", "output", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
+@format_options("table", "json")
 @click.option("--html", "html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to FILE as well.")
 @common
 def command(

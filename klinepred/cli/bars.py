@@ -10,9 +10,10 @@ import click
 from klinepred.cli.bars_check import check_command
 from klinepred.cli.bars_export import command as export_command
 from klinepred.cli.bars_upkeep import compact_command, delete_command, history_command, restore_command, vacuum_command
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import as_of_option, common, parse_as_of, parse_span, parse_symbols, symbols_option
 from klinepred.cli.options import start as begin
-from klinepred.cli.output import format_options, write_rows
+from klinepred.cli.output import write_rows
 
 
 @click.group(epilog="Example: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv")
@@ -23,7 +24,7 @@ def command() -> None:
 @command.command("list", epilog="Example: klinepred bars list")
 @common
 @as_of_option
-@format_options
+@format_options()
 def list_command(
     *, workspace: Path, quiet: bool, verbose: bool, as_of: str | None, form: str, output: Path | None
 ) -> None:
@@ -55,7 +56,7 @@ def list_command(
 @click.option("--end", metavar="TS", help="Before this moment, UTC.")
 @as_of_option
 @click.option("--last", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Rows a table shows.")
-@format_options
+@format_options()
 def show_command(
     *,
     workspace: Path,

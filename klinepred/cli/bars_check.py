@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import as_of_option, common, now_option, parse_as_of, parse_symbols, parse_ts, symbols_option
 from klinepred.cli.options import start as begin
-from klinepred.cli.output import format_options, write_rows, write_text
+from klinepred.cli.output import write_rows, write_text
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ LISTINGS: Final = ("sessions", "gaps", "jumps", "quarantine", "rescalings")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Draw the picture into FILE.")
 @now_option
 @as_of_option
-@format_options
+@format_options(also=(".html", ".htm"))
 def check_command(
     *,
     workspace: Path,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, parse_as_of, parse_span, parse_symbols
 from klinepred.cli.options import start as begin
-from klinepred.cli.output import format_options, write_rows
+from klinepred.cli.output import write_rows
 from klinepred.errors import UsageError
 
 log = logging.getLogger("klinepred.bars")
@@ -41,7 +42,7 @@ def confirm(what: str, *, option: str) -> None:
 
 @click.command("history", epilog="Example: klinepred bars history --format csv")
 @common
-@format_options
+@format_options()
 def history_command(*, workspace: Path, quiet: bool, verbose: bool, form: str, output: Path | None) -> None:
     """The versions of the store: when, what, from where, how many bars; all of them can be read with --as-of."""
     from klinepred.bars.history import list_history, shorten
@@ -63,7 +64,7 @@ def history_command(*, workspace: Path, quiet: bool, verbose: bool, form: str, o
 @click.option("--end", metavar="TS", help="Before this moment, UTC.")
 @yes_option
 @rehearse_option
-@format_options
+@format_options()
 def delete_command(
     *,
     workspace: Path,
@@ -109,7 +110,7 @@ def delete_command(
 @common
 @click.option("--as-of", "as_of", metavar="VERSION|TS", required=True, help="The store to go back to.")
 @rehearse_option
-@format_options
+@format_options()
 def restore_command(
     *, workspace: Path, quiet: bool, verbose: bool, as_of: str, rehearse: bool, form: str, output: Path | None
 ) -> None:
@@ -146,7 +147,7 @@ def restore_command(
 @click.command("compact", epilog="Example: klinepred bars compact --all")
 @common
 @click.option("--all", "everything", is_flag=True, help="Every month of more than one file, not only of many.")
-@format_options
+@format_options()
 def compact_command(
     *, workspace: Path, quiet: bool, verbose: bool, everything: bool, form: str, output: Path | None
 ) -> None:
@@ -173,7 +174,7 @@ def compact_command(
 )
 @yes_option
 @rehearse_option
-@format_options
+@format_options()
 def vacuum_command(
     *, workspace: Path, quiet: bool, verbose: bool, keep_days: float, yes: bool, rehearse: bool, form: str,
     output: Path | None,

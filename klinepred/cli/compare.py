@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import report_options
 from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
 from klinepred.cli.output import table, write_json
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 @click.argument("model_b")
 @pipeline_option
 @set_option
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("-o", "--output", "output", type=click.Path(path_type=Path, dir_okay=False), help="Write JSON to FILE.")
+@report_options
 @common
 def command(
     model_a: str,

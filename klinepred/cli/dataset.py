@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
-from klinepred.cli.output import format_options, table, write_json, write_rows, write_text
+from klinepred.cli.output import table, write_json, write_rows, write_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +23,7 @@ def command() -> None:
 @command.command("describe", epilog="Example: klinepred dataset describe -p demo --format json")
 @pipeline_option
 @set_option
-@format_options
+@format_options()
 @common
 def describe_command(
     pipeline: str,

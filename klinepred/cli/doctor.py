@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from klinepred import __version__
+from klinepred.cli.endings import report_options
 from klinepred.cli.options import common, start
 from klinepred.cli.output import write_json
 from klinepred.config import load_pipeline, pipeline_names
@@ -27,8 +28,7 @@ LITTLE_DISK_GIB = 2.0
 
 
 @click.command(epilog="Example: klinepred doctor --format json", short_help="Say what would be used, what is missing.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("-o", "--output", "output", type=click.Path(path_type=Path, dir_okay=False), help="Write JSON to FILE.")
+@report_options
 @common
 def command(form: str, output: Path | None, workspace: Path, quiet: bool, verbose: bool) -> int:
     """Look at the installation, the device and the workspace; nothing is changed.

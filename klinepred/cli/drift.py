@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, now_option, parse_ts, pipeline_option, read_pipeline, set_option, start
-from klinepred.cli.output import format_options, write_json, write_rows
+from klinepred.cli.output import write_json, write_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--model", "model", metavar="M", help="Name or folder of a model (default: champion, else the newest).")
 @click.option("--since", "since", metavar="TS", help="Compare sessions from TS on (default: the newest 10).")
 @now_option
-@format_options
+@format_options()
 @common
 def command(
     pipeline: str,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import (
     common,
     engine_options,
@@ -21,7 +22,7 @@ from klinepred.cli.options import (
     set_option,
 )
 from klinepred.cli.options import start as begin
-from klinepred.cli.output import format_options, write_rows
+from klinepred.cli.output import write_rows
 from klinepred.errors import StoreError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def command() -> None:
 @common
 @pipeline_option
 @set_option
-@format_options
+@format_options()
 def list_command(
     *,
     workspace: Path,
@@ -76,7 +77,7 @@ def list_command(
 @click.option("--end", metavar="TS", help="Before this moment, UTC.")
 @click.option("--as-of", "as_of", metavar="VERSION|TS", help="The store as it was: a version, or a moment in UTC.")
 @click.option("--last", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Bars a table shows.")
-@format_options
+@format_options()
 def show_command(
     *,
     workspace: Path,
@@ -126,7 +127,7 @@ def show_command(
 @pipeline_option
 @set_option
 @engine_options
-@format_options
+@format_options()
 def build_command(
     *,
     workspace: Path,

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from klinepred.settings import Pipeline
 
 log = logging.getLogger("klinepred")
-
-ENDINGS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 
 
 def follow_to(
@@ -52,7 +50,7 @@ def follow_to(
     from klinepred.pipeline.live import DELAY, PATIENCE, Following, follow_bars
     from klinepred.schema import PREDICTION_SCHEMA
 
-    form = form_of(form, output)
+    refuse_unfit(form, output)
     levels = [*PRICES] if prices else []
     shown = open_end(output, form=form, columns=[*PREDICTION_SCHEMA, *levels], model=bundle.name)
     how = Following(
@@ -78,24 +76,21 @@ def follow_to(
     return 0
 
 
-def form_of(form: str, output: Path | None) -> str:
-    """csv, json or table: with a file and without a word, by the file's ending.
+def refuse_unfit(form: str, output: Path | None) -> None:
+    """Make sure that rows can be added to what comes out, one after another.
 
     Raises
     ------
     UsageError
-        Rows cannot be added to such a file one after another.
+        They cannot.
     """
-    if form == "table" and output is not None:
-        form = ENDINGS.get(output.suffix.lower(), "table")
     if form == "parquet" or (form == "table" and output is not None):
         raise UsageError(
             f"--follow {'-o ' + str(output) if output else '--format ' + form}",
             expected="rows that can be added one after another: csv, or json (one object a line)",
-            got="parquet, which is written at once" if form == "parquet" else "a file without .csv or .jsonl",
+            got="parquet, which is written at once" if form == "parquet" else "a table",
             do="add --format csv or --format json",
         )
-    return form
 
 
 def open_end(output: Path | None, *, form: str, columns: list[str], model: str) -> dict[str, datetime]:
@@ -108,13 +103,17 @@ def open_end(output: Path | None, *, form: str, columns: list[str], model: str) 
     UsageError
         The file holds something else, or cannot be written.
     """
-    if output is None or not output.exists() or output.stat().st_size == 0:
+    if output is None:
         return {}
     import polars as pl
 
     from klinepred.spreadsheet import unguarded
 
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if not output.exists() or output.stat().st_size == 0:
+            _append(b"", output)
+            return {}
         whole = output.read_bytes()
         kept = whole[: whole.rfind(b"\n") + 1]
         if len(kept) < len(whole):
@@ -128,8 +127,13 @@ def open_end(output: Path | None, *, form: str, columns: list[str], model: str) 
         else:
             rows = pl.read_ndjson(kept, infer_schema_length=None)
         had = rows.columns
-    except (pl.exceptions.PolarsError, OSError) as error:
-        had, rows = [str(error).splitlines()[0][:120]], pl.DataFrame()
+    except pl.exceptions.PolarsError:
+        had, rows = (
+            [f"text that is no {form.upper()}" + (", one object a line" if form == "json" else "")],
+            pl.DataFrame(),
+        )
+    except OSError as error:
+        raise _unwritable(output, error) from error
     if had != columns:
         raise UsageError(
             f"-o {output}",
@@ -189,12 +193,16 @@ def _add(payload: bytes, output: Path | None) -> None:
     try:
         _append(payload, output)
     except OSError as error:
-        raise UsageError(
-            f"-o {output}",
-            expected="a file that can be written",
-            got=str(error),
-            do="free the disk or name another file",
-        ) from error
+        raise _unwritable(output, error) from error
+
+
+def _unwritable(output: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"-o {output}",
+        expected="a file that can be written",
+        got=error.strerror or str(error),
+        do="free the disk or name another file" if error.errno == errno.ENOSPC else "name another file",
+    )
 
 
 def _append(payload: bytes, output: Path) -> None:

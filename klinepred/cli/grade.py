@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, now_option, parse_ts, start
-from klinepred.cli.output import format_options, write_rows
+from klinepred.cli.output import write_rows
 from klinepred.errors import KlinepredError, StoreError
 from klinepred.paths import Workspace
 
@@ -36,7 +37,7 @@ log = logging.getLogger("klinepred.live")
 @click.option("--rows", "each", is_flag=True, help="Every prediction with its grade, or the reason why it has none.")
 @click.option("--no-mlflow", "no_mlflow", is_flag=True, help="Leave the models' MLflow runs as they are.")
 @now_option
-@format_options
+@format_options()
 @common
 def command(
     model: str | None,
@@ -50,7 +51,7 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Grade live predictions whose bar has come, and say how all of them did.
+    """Grade live predictions whose bar has come, and say how all of them did (with --now: those made by then).
 
     IC with its standard error by session, hit rate beside the rate of the more frequent sign, share of outcomes inside
     the 80 % interval. Scores of finished sessions go to each model's MLflow run as live/... (docs/mlflow.md).
@@ -64,7 +65,7 @@ def command(
     done = grade_open(space, now=clock)
     if done.sentence():
         log.info("%s", done.sentence())
-    ledger = _of(read_ledger(space), model, space)
+    ledger = _of(read_ledger(space, now=clock), model, space)
     frame = ledger if each else score(ledger, by=by)
     if form == "table":
         shown = _few(frame) if each else _short(frame, by=by)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.ledger import grade_ledger
 from klinepred.cli.options import (
     common,
@@ -74,8 +75,7 @@ Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
 )
 @click.option("--dry-run", is_flag=True, help="Show how files are read, and store nothing.")
 @engine_options
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report to FILE.")
+@format_options("table", "json")
 def command(
     *,
     paths: tuple[str, ...],
@@ -154,11 +154,11 @@ def command(
     at = parse_ts(now, option="--now")
     with opened_engine(engine, workers) as who:
         report = ingest(data, space, now=at, engine=who)
-    grade_ledger(space, now=at)
     if form == "json":
         write_json(report.to_dict(), output=output)
     else:
         _write_table(report, output)
+    grade_ledger(space, now=at)
     return report.exit_code
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import common, start
-from klinepred.cli.output import format_options, write_json, write_rows
+from klinepred.cli.output import write_json, write_rows
 from klinepred.errors import ModelError
 from klinepred.paths import Workspace
 
@@ -49,7 +50,7 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example: klinepred models list --format json")
-@format_options
+@format_options()
 @common
 def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose: bool) -> int:
     """List the trained models, oldest first; the champion is what predict uses unless told otherwise."""
@@ -96,8 +97,7 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
 
 @command.command(epilog="Example: klinepred models show --format json")
 @click.argument("model", required=False)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("-o", "--output", "output", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
+@format_options("table", "json")
 @common
 def show(model: str | None, form: str, output: Path | None, workspace: Path, quiet: bool, verbose: bool) -> int:
     """Show what MODEL says of itself (a name from the list or a folder; default: the champion, else the newest).

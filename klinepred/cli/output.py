@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,23 +17,6 @@ from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
     import polars as pl
-
-F = TypeVar("F")
-FORMATS = ("table", "csv", "json", "parquet")
-
-
-def format_options(function: Any) -> Any:
-    """--format and -o, for commands that put out rows."""
-    function = click.option(
-        "-o",
-        "--output",
-        "output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Write to FILE instead of stdout.",
-    )(function)
-    return click.option(
-        "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How rows come out."
-    )(function)
 
 
 def write_rows(

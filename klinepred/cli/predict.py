@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klinepred.cli.endings import format_options
 from klinepred.cli.options import (
     common,
     now_option,
@@ -18,7 +19,7 @@ from klinepred.cli.options import (
     set_option,
     start,
 )
-from klinepred.cli.output import format_options, write_rows
+from klinepred.cli.output import write_rows
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +42,13 @@ PRICES = ("last_close", "expected_close", "lo80_close", "hi80_close")
 @now_option
 @click.option("--sort", "order", type=click.Choice(ORDERS), help="Largest first (symbol: by name, the default).")
 @click.option("--top", "top", type=click.IntRange(1), metavar="N", help="Only the first N rows (default order: size).")
-@click.option("--follow", "follow", is_flag=True, help="Go on: predict each bar as it closes, until a signal.")
+@click.option(
+    "--follow",
+    "follow",
+    is_flag=True,
+    is_eager=True,  # the ending of -o means another thing with it
+    help="Go on: predict each bar as it closes, until a signal.",
+)
 @click.option("--until", "until", metavar="TS", help="With --follow: end after the bar that closes at TS.")
 @click.option(
     "--ingest/--no-ingest",
@@ -61,7 +68,7 @@ PRICES = ("last_close", "expected_close", "lo80_close", "hi80_close")
 )
 @click.option("--prices", "prices", is_flag=True, help="Add last close, expected close and interval as prices.")
 @click.option("--no-record", "no_record", is_flag=True, help="Leave the ledger of live predictions as it is.")
-@format_options
+@format_options()
 @common
 def command(
     pipeline: str,

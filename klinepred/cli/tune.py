@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from klinepred.cli.endings import FORMATS
 from klinepred.cli.options import (
     allow_leaks_option,
     common,
@@ -20,7 +21,7 @@ from klinepred.cli.options import (
     set_option,
     start,
 )
-from klinepred.cli.output import FORMATS, write_rows
+from klinepred.cli.output import write_rows
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:

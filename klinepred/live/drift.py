@@ -112,7 +112,7 @@ def measure(
         Nothing of the universe is stored, or the model's features are not those of this version.
     """
     clock = datetime.now(UTC) if now is None else now.astimezone(UTC)
-    live_ic, test_ic = _live_ic(space, bundle), _test_ic(space, bundle)
+    live_ic, test_ic = _live_ic(space, bundle, now=now), _test_ic(space, bundle)
     data = stored_rows(bundle, space, now=None if now is None else clock)
     live, reference = spans(data, bundle, clock, since=since)
     if len(live) < LEAST or len(reference) < TIMES * LEAST:
@@ -176,8 +176,8 @@ def _predictions(
     return [(PREDICTION, compare(*parts)[0])]
 
 
-def _live_ic(space: Workspace, bundle: ModelBundle) -> Estimate:
-    rows = read_ledger(space, model=bundle.name).filter(pl.col("run_id") == bundle.run_id)
+def _live_ic(space: Workspace, bundle: ModelBundle, *, now: datetime | None) -> Estimate:
+    rows = read_ledger(space, model=bundle.name, now=now).filter(pl.col("run_id") == bundle.run_id)
     if rows.get_column("realised_bps").count() == 0:
         return UNDEFINED
     found = numbers(rows)

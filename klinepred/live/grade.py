@@ -16,7 +16,7 @@ from klinepred.bars.store import store_version
 from klinepred.bars.tables import BARS
 from klinepred.live.ledger import KEY, PREDICTIONS, ledger_folder
 from klinepred.live.outcome import outcomes
-from klinepred.live.table import Table, append, scan, version
+from klinepred.live.table import Table, append, reading, scan, version
 from klinepred.paths import Workspace, write_atomic
 from klinepred.schema import BAR, TS
 
@@ -107,14 +107,15 @@ def grade_open(space: Workspace, *, now: datetime | None = None) -> Graded:
     if same and not revised and oldest is None:
         return Graded()
     since = datetime.fromisoformat(oldest) if same and not revised and oldest else None
-    rows = scan(folder, PREDICTIONS, since=since).collect()
+    with reading(folder):
+        rows = scan(folder, PREDICTIONS, since=since).collect()
     rows = rows.join(latest_grades(space, since=since), on=KEY, how="left", nulls_equal=True, maintain_order="left")
     retry = pl.col("reason").is_not_null() & (pl.col("target_ts") + RETRY > pl.lit(clock, TS))
     new = pl.col("revision").is_null()
     due = rows.filter((pl.col("target_ts") + BAR <= pl.lit(clock, TS)) & (new | retry | pl.lit(revised)))
     fresh, waiting = _grades(due, space, clock=clock, bars=bars)
     if fresh.height:
-        with writer(folder, wait_s=WAIT_S):
+        with writer(folder, wait_s=WAIT_S), reading(folder):
             keys = [*KEY, "revision"]
             low: Any = fresh.get_column("bar_ts").min()
             have = scan(folder, GRADES, since=low).select(keys).collect()
@@ -132,9 +133,20 @@ def grade_open(space: Workspace, *, now: datetime | None = None) -> Graded:
     return Graded(int(graded), int(ungradable), int(again), waiting)
 
 
-def latest_grades(space: Workspace, *, since: datetime | None = None) -> pl.DataFrame:
-    """The grade that counts of each graded prediction: the columns of `GRADES`, without its `store_version`."""
-    rows = scan(ledger_folder(space), GRADES, since=since).drop("store_version").collect()
+def latest_grades(space: Workspace, *, since: datetime | None = None, now: datetime | None = None) -> pl.DataFrame:
+    """The grade that counts of each graded prediction: the columns of `GRADES`, without its `store_version`.
+
+    Parameters
+    ----------
+    now
+        As they were then (aware): later ones are left out. Default: all.
+    """
+    folder = ledger_folder(space)
+    graded = scan(folder, GRADES, since=since).drop("store_version")
+    with reading(folder):
+        rows = (
+            graded if now is None else graded.filter(pl.col("graded_at") <= pl.lit(now.astimezone(UTC), TS))
+        ).collect()
     return rows.sort("revision").unique(KEY, keep="last", maintain_order=True)
 
 
@@ -168,7 +180,8 @@ def _grades(due: pl.DataFrame, space: Workspace, *, clock: datetime, bars: int) 
 
 def _last_store(folder: Path) -> int | None:
     """The newest version of the bar store that something was graded by; None = nothing was."""
-    found: Any = scan(folder, GRADES).select(pl.col("store_version").max()).collect().item()
+    with reading(folder):
+        found: Any = scan(folder, GRADES).select(pl.col("store_version").max()).collect().item()
     return None if found is None else int(found)
 
 

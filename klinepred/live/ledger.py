@@ -14,7 +14,7 @@ from typing import Any, Final
 import polars as pl
 
 from klinepred.bars.lock import WAIT_S, writer
-from klinepred.live.table import Table, append, scan
+from klinepred.live.table import LEDGER, Table, append, reading, scan
 from klinepred.paths import Workspace, write_atomic
 from klinepred.schema import BAR, PREDICTION_SCHEMA, TS
 
@@ -58,7 +58,7 @@ class Recorded:
 
 def ledger_folder(space: Workspace) -> Path:
     """Where the ledger of a workspace lies."""
-    return space.data / "ledger"
+    return space.data / LEDGER
 
 
 def record(
@@ -100,7 +100,7 @@ def record(
     folder = ledger_folder(space)
     for model, run_id in single.select("model", "run_id").unique(maintain_order=True).iter_rows():
         _keep_universe(space, str(model), str(run_id), universe)
-    with writer(folder, wait_s=WAIT_S):
+    with writer(folder, wait_s=WAIT_S), reading(folder):
         oldest: Any = single.get_column("bar_ts").min()
         known = scan(folder, PREDICTIONS, since=oldest).select(KEY).collect()
         fresh = (

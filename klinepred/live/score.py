@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -12,9 +13,10 @@ import polars as pl
 from klinepred.evaluation.significance import correlation_repeats, correlation_sums, draw_sessions, estimate
 from klinepred.live.grade import latest_grades
 from klinepred.live.ledger import KEY, PREDICTIONS, ledger_folder
-from klinepred.live.table import scan
+from klinepred.live.table import reading, scan
 from klinepred.metrics import coverage, hit_rate, ic
 from klinepred.paths import Workspace
+from klinepred.schema import TS
 
 By = Literal["model", "symbol", "session"]
 UNTRAINED: Final = "overnight-not-trained"
@@ -36,8 +38,13 @@ SCORES: Final[dict[str, pl.DataType]] = {
 }
 
 
-def read_ledger(space: Workspace, *, model: str | None = None) -> pl.DataFrame:
+def read_ledger(space: Workspace, *, model: str | None = None, now: datetime | None = None) -> pl.DataFrame:
     """Predictions of the ledger beside their grades, sorted by model, symbol and bar_ts; of one model, or of all.
+
+    Parameters
+    ----------
+    now
+        The ledger as it was then (aware): predictions and grades made later are left out. Default: all.
 
     Returns
     -------
@@ -52,7 +59,10 @@ def read_ledger(space: Workspace, *, model: str | None = None) -> pl.DataFrame:
     """
     rows = scan(ledger_folder(space), PREDICTIONS)
     rows = rows if model is None else rows.filter(pl.col("model") == model)
-    joined = rows.collect().join(latest_grades(space), on=KEY, how="left", nulls_equal=True)
+    rows = rows if now is None else rows.filter(pl.col("made_at") <= pl.lit(now.astimezone(UTC), TS))
+    with reading(ledger_folder(space)):
+        made = rows.collect()
+    joined = made.join(latest_grades(space, now=now), on=KEY, how="left", nulls_equal=True)
     return joined.sort("model", "run_id", "symbol", "bar_ts")
 
 

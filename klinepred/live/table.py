@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,8 @@ from klinepred.bars.tables import open_table, reason, refuse_cut, writing
 from klinepred.bars.transaction import commit
 from klinepred.errors import StoreError
 
+LEDGER: Final = "ledger"
+"""The folder of the tables, below `data`."""
 FOLD_FILES: Final = 64
 """So many small files are folded into one: a ledger that is followed gets a file with every bar."""
 FOLD_EVERY: Final = 16
@@ -77,6 +79,21 @@ def scan(folder: Path, table: Table, *, since: datetime | None = None) -> pl.Laz
         raise _damaged(folder / table.name, f"{error.summary} of {error.got} bytes, not {error.expected}") from error
     rows = _read(paths, table)
     return rows if since is None else rows.filter(pl.col("bar_ts") >= pl.lit(since, table.schema["bar_ts"]))
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Around the collection of what `scan` gives: a data file that proves damaged only as it is read is said so.
+
+    Raises
+    ------
+    StoreError
+        One is.
+    """
+    try:
+        yield
+    except pl.exceptions.ComputeError as error:
+        raise _damaged(folder, f"a data file that cannot be read: {' '.join(str(error).split())[:160]}") from error
 
 
 def _read(paths: list[Path], table: Table) -> pl.LazyFrame:
@@ -197,11 +214,12 @@ def _open(folder: Path, table: Table) -> DeltaTable | None:
 
 
 def _damaged(home: Path, got: str) -> StoreError:
+    folder = home if home.name == LEDGER else home.parent
     return StoreError(
         f"ledger {home}",
         expected="a Delta table with all its files",
         got=got,
-        do=f"put it back from a backup, or move {home.parent} away: the next prediction begins a new ledger",
+        do=f"put it back from a backup, or move {folder} away: the next prediction begins a new ledger",
     )
 
 

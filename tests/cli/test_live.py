@@ -77,6 +77,63 @@ def test_live_predictions_are_kept_graded_and_shown(tmp_path: Path, typed: Typed
     assert [line.split()[1] for line in out.splitlines() if "SIM" in line] == ["SIM001", "SIM002", "SIM003"]
 
 
+def test_grade_with_a_clock_shows_the_ledger_as_it_was_then(tmp_path: Path, typed: Typed) -> None:
+    bars = simulated()
+    space, _ = open_market(tmp_path, _until(bars, "2026-04-28T15:05"))
+    place = ("-w", str(space.root))
+    for now in (AT, "2026-04-28T15:06:00Z"):
+        assert typed("predict", "-p", "demo", *place, "--now", now)[0] == 0
+    assert typed("grade", *place, "--now", NEXT)[0] == 0
+
+    def seen(now: str) -> list[tuple[str, bool]]:
+        code, out, _ = typed("grade", *place, "--rows", "--no-mlflow", "--format", "json", "--now", now)
+        assert code == 0
+        return sorted((row["bar_ts"], row["realised_bps"] is not None) for row in json.loads(out))
+
+    first = "2026-04-28T14:55:00Z"
+    assert seen("2026-04-28T15:03:00Z") == [(first, False)] * 3  # before the second predictions, and all grades
+    assert seen(NEXT)[:3] == [(first, True)] * 3
+    assert len(seen(NEXT)) == 6
+    code, _, err = typed("grade", *place, "--now", "2020-01-01")
+    assert (code, "none yet" in err) == (1, True)
+
+
+def test_a_damaged_part_of_the_ledger_is_told_in_words_and_ingest_shows_its_table_first(
+    tmp_path: Path, typed: Typed
+) -> None:
+    bars = simulated()
+    space, _ = open_market(tmp_path, _until(bars, "2026-04-28T15:00"))
+    place = ("-w", str(space.root))
+    assert typed("predict", "-p", "demo", *place, "--now", AT)[0] == 0
+    (part,) = (ledger_folder(space) / "predictions").glob("*.parquet")
+    part.write_bytes(bytes(part.stat().st_size))  # as long as before
+    path = tmp_path / "later.parquet"
+    bars.filter(pl.col("ts") < utc("2026-04-28T15:05")).write_parquet(path)
+    code, out, err = typed("ingest", str(path), *place, "--calendar", "XNYS", "--now", NEXT)
+    assert code == 0
+    assert "SIM001" in out
+    assert "the bars are stored, but live predictions are not graded" in err
+    for words in (("grade",), ("drift", "-p", "demo")):
+        code, _, err = typed(*words, *place, "--now", NEXT)
+        assert code == 1
+        assert "a data file that cannot be read" in err
+        assert "do this:" in err
+    code, out, err = typed("predict", "-p", "demo", *place, "--format", "json", "--now", AT)
+    assert (code, len(json.loads(out))) == (3, 3)
+    assert "are not in the ledger" in err
+
+
+def test_a_damaged_part_of_the_store_is_told_in_words(tmp_path: Path, typed: Typed) -> None:
+    space, _ = open_market(tmp_path, _until(simulated(), "2026-04-28T15:00"))
+    for part in (space.data / "bars").rglob("*.parquet"):
+        part.write_bytes(bytes(part.stat().st_size))
+    for more in ((), ("--follow",)):
+        code, out, err = typed("predict", "-p", "demo", "-w", str(space.root), "--now", AT, *more)
+        assert (code, out) == (1, "")
+        assert "expected: Parquet, as it was written" in err
+        assert "Traceback" not in err
+
+
 def test_a_ledger_that_cannot_be_written_costs_no_prediction(tmp_path: Path, typed: Typed) -> None:
     space, _ = open_market(tmp_path, _until(simulated(), "2026-04-28T15:00"))
     ledger_folder(space).write_text("in the way")

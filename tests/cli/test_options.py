@@ -32,6 +32,12 @@ def test_stamp_of_no_form_is_a_usage_error(text: str) -> None:
         parse_ts(text, option="--now")
 
 
+def test_a_stamp_beyond_the_calendar_is_told_so() -> None:
+    with pytest.raises(UsageError, match="--as-of") as caught:
+        parse_ts("9999-12-31T23:59:59-12:00", option="--as-of")
+    assert "from 1900 to 2200" in caught.value.expected
+
+
 def test_symbols_come_from_words_and_files_letter_for_letter(tmp_path: Path) -> None:
     listing = tmp_path / "list"
     listing.write_bytes(b"\xef\xbb\xbfBRK-B # Berkshire\r\nNA, brk-b\n\n# none\nTRUE\n")

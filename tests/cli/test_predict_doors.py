@@ -67,7 +67,7 @@ def test_where_none_can_be_predicted_the_exit_code_is_1_and_nothing_is_printed(
     assert symbol in err
 
 
-@pytest.mark.parametrize("more", [[], ["--symbols", "AAA,NEW"]])
+@pytest.mark.parametrize("more", [[], ["--symbols", "AAA,OTHER"]])
 def test_a_range_in_which_no_bar_has_finished_is_told_so(space: kp.Workspace, typed: Typed, more: list[str]) -> None:
     late = ("--start", "2026-06-09T15:00:00Z", "--end", "2026-06-09T15:05:00Z", "--now", "2026-06-09T15:02:00Z")
     code, rows, err = asked(typed, space, *more, *late)

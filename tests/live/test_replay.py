@@ -118,6 +118,20 @@ def test_a_line_that_was_cut_off_is_taken_away_and_written_again(
     assert file.read_bytes() == whole
 
 
+def test_the_folder_of_the_file_is_made_and_a_file_of_another_form_is_left_alone(
+    market: tuple[kp.Workspace, ModelBundle], typed: Typed, tmp_path: Path
+) -> None:
+    space, _ = market
+    replay = words(space, "--now", "2026-04-30T19:55:00Z", "-o")
+    assert typed(*replay, str(tmp_path / "new" / "rows.csv"))[0] == 0
+    whole = (tmp_path / "new" / "rows.csv").read_bytes()
+    assert whole.count(b"\n") == 1 + 2 * 3
+    code, _, err = typed(*replay, str(tmp_path / "new" / "rows.csv"), "--format", "json")
+    assert code == 2
+    assert "got:      text that is no JSON, one object a line" in err
+    assert (tmp_path / "new" / "rows.csv").read_bytes() == whole
+
+
 def test_a_replay_can_ingest_as_it_goes(market: tuple[kp.Workspace, ModelBundle], typed: Typed, tmp_path: Path) -> None:
     copy = kp.Workspace(Path(shutil.copytree(market[0].root, tmp_path / "copy")))
     simulated = [
