@@ -1,19 +1,21 @@
-# Verbs: setup, demo, test, soak, format, clean. Everything goes into .venv; nothing else on the machine is touched.
+# Verbs: setup, demo, test, docs, soak, format, clean. Everything goes into .venv; nothing else on the machine is touched.
 
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3))
 JOBS ?= 2
 BIN := .venv/bin
 RUN := $(BIN)/.installed-run
 TEST := $(BIN)/.installed-test
+DOCS := $(BIN)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak format clean
+.PHONY: help setup demo test docs soak format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make setup    make .venv and install klinepred with its test tools"
 	@echo "make demo     the whole job offline: simulate, train, evaluate, predict (a few minutes on two cores)"
 	@echo "make test     ruff, mypy --strict, import contracts, pytest in two processes (JOBS=n for another number)"
+	@echo "make docs     build docs/ into site/, which opens without a network"
 	@echo "make soak     hostile files, kills, full disks, ingests at once, fifty clean pipelines through the leak audit,"
 	@echo "              in full counts (some two hours on two cores)"
 	@echo "make format   let ruff rewrite what it can"
@@ -33,6 +35,10 @@ test: $(TEST)
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 # KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ROUNDS and KLINEPRED_SEED choose other counts and another seed.
 soak: $(TEST)
 	@$(BIN)/pip install --quiet -c constraints.txt -e ".[test,fuzz]"
@@ -43,7 +49,7 @@ format: $(TEST)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv demo-workspace build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo-workspace build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/pip:
@@ -61,4 +67,9 @@ $(RUN): pyproject.toml constraints.txt | $(BIN)/pip
 $(TEST): pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "installing klinepred and its test tools into .venv (some minutes the first time: torch is large)"
 	@$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
+	@touch $(RUN) $@
+
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "installing the tools that build docs/ into .venv"
+	@$(BIN)/pip install --quiet -c constraints.txt -e ".[docs]"
 	@touch $(RUN) $@

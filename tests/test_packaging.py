@@ -124,7 +124,8 @@ def test_constraints_pin_every_direct_dependency() -> None:
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     pinned = {name.lower().replace("_", "-"): version for name, version in pins.items()}
     project = PROJECT["project"]
-    direct = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    extras = project["optional-dependencies"]
+    direct = [*project["dependencies"], *extras["test"], *extras["docs"]]
     names = {line.partition(">")[0].partition("[")[0].lower().replace("_", "-") for line in direct}
     assert names <= set(pinned)
     assert pinned["torch"] == "2.13.0"

@@ -21,6 +21,7 @@ from klinepred.config import load_pipeline
 from klinepred.paths import Workspace
 from klinepred.training.review import count_looks
 from tests.conftest import Typed
+from tests.docs.schemas import fits
 from tests.engine.clusters import alone
 from tests.small_market import small_space
 
@@ -71,6 +72,7 @@ def test_a_search_ends_with_a_table_a_pipeline_and_what_to_do_next(space: Path) 
         {"trial", "outcome", "val_loss", "epochs", "train.lr", "model.dropout", "run_id"}
     ] * 3
     assert sorted(row["trial"] for row in rows) == [1, 2, 3]
+    fits("tune", rows)
     assert losses(rows) == sorted(losses(rows))
     own = next(row for row in rows if row["trial"] == 1)
     assert (own["train.lr"], own["model.dropout"]) == (1e-3, 0.1)

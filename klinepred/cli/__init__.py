@@ -8,11 +8,15 @@ import os
 import signal
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from klinepred import __version__
 from klinepred.errors import KlinepredError, out_of_memory
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # name -> (module under klinepred.cli, one line of help). Kept here so that --help imports none of them.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -57,13 +61,18 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from klinepred.cli.usage import no_command
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "See klinepred --help."
-            ctx.fail(f"No such command {args[0]!r}. {hint}")
+            raise no_command(ctx, args[0], names=COMMANDS)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -76,7 +85,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: klinepred run -p demo   (offline, a few minutes, ends with predictions)",
+    epilog="\b\nExample: klinepred run -p demo   (offline, a few minutes, ends with predictions)",
 )
 @click.version_option(__version__, prog_name="klinepred")
 def root() -> None:
@@ -97,9 +106,13 @@ def main(args: list[str] | None = None) -> int:
         return _fail(error)
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
+    except click.ClickException as error:
+        from klinepred.cli.usage import explain
+
+        return _fail(explain(error, root=root, words=sys.argv[1:] if args is None else args))
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         return 128 + signal.SIGINT

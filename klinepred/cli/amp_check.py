@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Example: klinepred amp-check -p amp-case-study --steps 50", short_help="fp32 against AMP, small."
+    epilog="\b\nExample: klinepred amp-check -p amp-case-study --steps 50", short_help="fp32 against AMP, small."
 )
 @pipeline_option
 @set_option

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from klinepred.audit.check import Certificate
 
 
-@click.command(epilog="Example: klinepred audit -p demo --html leaks.html", short_help="The leak certificate.")
+@click.command(epilog="\b\nExample: klinepred audit -p demo --html leaks.html", short_help="The leak certificate.")
 @pipeline_option
 @set_option
 @click.option("--model", metavar="MODEL", help="Audit a trained model: a name from models list, or its folder.")

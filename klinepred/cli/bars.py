@@ -16,12 +16,12 @@ from klinepred.cli.options import start as begin
 from klinepred.cli.output import write_rows
 
 
-@click.group(epilog="Example: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv")
+@click.group(epilog="\b\nExample: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv")
 def command() -> None:
     """List, check, show, export, delete and restore the stored bars."""
 
 
-@command.command("list", epilog="Example: klinepred bars list")
+@command.command("list", epilog="\b\nExample: klinepred bars list")
 @common
 @as_of_option
 @format_options()
@@ -48,7 +48,7 @@ def list_command(
 
 
 @command.command(
-    "show", epilog="Example: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv -o aapl.csv"
+    "show", epilog="\b\nExample: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv -o aapl.csv"
 )
 @common
 @symbols_option

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LISTINGS: Final = ("sessions", "gaps", "jumps", "quarantine", "rescalings")
 
 
-@click.command("check", epilog="Example: klinepred bars check --html health.html")
+@click.command("check", epilog="\b\nExample: klinepred bars check --html health.html")
 @common
 @symbols_option
 @click.option("--sessions", is_flag=True, help="A row per session with missing or zero-volume bars, not per symbol.")

@@ -16,7 +16,9 @@ FORMS = ("csv", "parquet", "arrow")
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 
 
-@click.command("export", epilog="Example: klinepred bars export --symbols AAPL,MSFT --start 2025-01-01 -o bars.parquet")
+@click.command(
+    "export", epilog="\b\nExample: klinepred bars export --symbols AAPL,MSFT --start 2025-01-01 -o two.parquet"
+)
 @common
 @click.option("--symbols", metavar="A,B|@FILE", help="Only these (default: all).")
 @click.option("--start", metavar="TS", help="From this moment, UTC.")

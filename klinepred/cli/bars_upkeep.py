@@ -40,7 +40,7 @@ def confirm(what: str, *, option: str) -> None:
     click.confirm(f"{what}. Go on?", abort=True, err=True)
 
 
-@click.command("history", epilog="Example: klinepred bars history --format csv")
+@click.command("history", epilog="\b\nExample: klinepred bars history --format csv")
 @common
 @format_options()
 def history_command(*, workspace: Path, quiet: bool, verbose: bool, form: str, output: Path | None) -> None:
@@ -57,7 +57,7 @@ def history_command(*, workspace: Path, quiet: bool, verbose: bool, form: str, o
     )
 
 
-@click.command("delete", epilog="Example: klinepred bars delete --symbols AAPL --start 2025-06-10 --end 2025-06-11")
+@click.command("delete", epilog="\b\nExample: klinepred bars delete --symbols AAPL --start 2025-06-10 --end 2025-06-11")
 @common
 @click.option("--symbols", metavar="A,B|@FILE", help="Of these symbols (required).")
 @click.option("--start", metavar="TS", help="From this moment, UTC.")
@@ -106,7 +106,7 @@ def delete_command(
     write_rows(found.rows.select("symbol", "before", "after"), form=form, output=output)
 
 
-@click.command("restore", epilog="Example: klinepred bars restore --as-of 3   (see klinepred bars history)")
+@click.command("restore", epilog="\b\nExample: klinepred bars restore --as-of 3   (see klinepred bars history)")
 @common
 @click.option("--as-of", "as_of", metavar="VERSION|TS", required=True, help="The store to go back to.")
 @rehearse_option
@@ -144,7 +144,7 @@ def restore_command(
     )
 
 
-@click.command("compact", epilog="Example: klinepred bars compact --all")
+@click.command("compact", epilog="\b\nExample: klinepred bars compact --all")
 @common
 @click.option("--all", "everything", is_flag=True, help="Every month of more than one file, not only of many.")
 @format_options()
@@ -167,7 +167,7 @@ def compact_command(
     log.info("%d month%s rewritten; %s", len(done), "s" * (len(done) != 1), where)
 
 
-@click.command("vacuum", epilog="Example: klinepred bars vacuum --keep-days 90 --dry-run")
+@click.command("vacuum", epilog="\b\nExample: klinepred bars vacuum --keep-days 90 --dry-run")
 @common
 @click.option(
     "--keep-days", type=click.FloatRange(min=0), default=30, show_default=True, help="Keep versions this young."

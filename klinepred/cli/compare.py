@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import report_options
-from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import common, complete_models, pipeline_option, read_pipeline, set_option, start
 from klinepred.cli.output import table, write_json
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Example: klinepred compare demo-20261130T101500Z-1f2e3d4c demo-20261130T113000Z-5a6b7c8d",
+    epilog="\b\nExample: klinepred compare demo-20261130T101500Z-1f2e3d4c demo-20261130T113000Z-5a6b7c8d",
     short_help="Whether two models differ beyond noise.",
 )
-@click.argument("model_a")
-@click.argument("model_b")
+@click.argument("model_a", shell_complete=complete_models)
+@click.argument("model_b", shell_complete=complete_models)
 @pipeline_option
 @set_option
 @report_options

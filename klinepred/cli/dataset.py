@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-@click.group(epilog="Example: klinepred dataset describe --set dataset.split.folds=4")
+@click.group(epilog="\b\nExample: klinepred dataset describe --set dataset.split.folds=4")
 def command() -> None:
     """What a pipeline would learn from."""
 
 
-@command.command("describe", epilog="Example: klinepred dataset describe -p demo --format json")
+@command.command("describe", epilog="\b\nExample: klinepred dataset describe -p demo --format json")
 @pipeline_option
 @set_option
 @format_options()

@@ -27,7 +27,9 @@ from klinepred.training.runs import count_runs, run_store
 LITTLE_DISK_GIB = 2.0
 
 
-@click.command(epilog="Example: klinepred doctor --format json", short_help="Say what would be used, what is missing.")
+@click.command(
+    epilog="\b\nExample: klinepred doctor --format json", short_help="Say what would be used, what is missing."
+)
 @report_options
 @common
 def command(form: str, output: Path | None, workspace: Path, quiet: bool, verbose: bool) -> int:

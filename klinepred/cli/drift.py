@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import format_options
-from klinepred.cli.options import common, now_option, parse_ts, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import (
+    common,
+    complete_models,
+    now_option,
+    parse_ts,
+    pipeline_option,
+    read_pipeline,
+    set_option,
+    start,
+)
 from klinepred.cli.output import write_json, write_rows
 
 if TYPE_CHECKING:
@@ -16,11 +25,18 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Example: klinepred drift -p demo --format json", short_help="Whether the world has moved since training."
+    epilog="\b\nExample: klinepred drift -p demo --format json",
+    short_help="Whether the world has moved since training.",
 )
 @pipeline_option
 @set_option
-@click.option("--model", "model", metavar="M", help="Name or folder of a model (default: champion, else the newest).")
+@click.option(
+    "--model",
+    "model",
+    metavar="M",
+    help="Name or folder of a model (default: champion, else the newest).",
+    shell_complete=complete_models,
+)
 @click.option("--since", "since", metavar="TS", help="Compare sessions from TS on (default: the newest 10).")
 @now_option
 @format_options()

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import report_options
-from klinepred.cli.options import common, now_option, parse_ts, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import (
+    common,
+    complete_models,
+    now_option,
+    parse_ts,
+    pipeline_option,
+    read_pipeline,
+    set_option,
+    start,
+)
 from klinepred.cli.output import table, write_json
 
 if TYPE_CHECKING:
@@ -18,8 +27,8 @@ if TYPE_CHECKING:
     from klinepred.evaluation.result import Evaluation
 
 
-@click.command(epilog="Example: klinepred evaluate -p demo", short_help="The verdict on the test part.")
-@click.argument("model", required=False)
+@click.command(epilog="\b\nExample: klinepred evaluate -p demo", short_help="The verdict on the test part.")
+@click.argument("model", required=False, shell_complete=complete_models)
 @pipeline_option
 @set_option
 @now_option

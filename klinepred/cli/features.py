@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from klinepred.settings import Pipeline
 
 
-@click.group(epilog="Example: klinepred features show --symbols AAPL --start 2025-06-10 --format csv")
+@click.group(epilog="\b\nExample: klinepred features show --symbols AAPL --start 2025-06-10 --format csv")
 def command() -> None:
     """List the features, show their values on stored bars."""
 
 
-@command.command("list", epilog="Example: klinepred features list --format json")
+@command.command("list", epilog="\b\nExample: klinepred features list --format json")
 @common
 @pipeline_option
 @set_option
@@ -67,7 +67,8 @@ def list_command(
 
 
 @command.command(
-    "show", epilog="Example: klinepred features show --symbols AAPL --start 2025-06-10 --format parquet -o aapl.parquet"
+    "show",
+    epilog="\b\nExample: klinepred features show --symbols AAPL --start 2025-06-10 --format parquet -o aapl.parquet",
 )
 @common
 @pipeline_option
@@ -122,7 +123,7 @@ def show_command(
         write_rows(frame, form=form, output=output)
 
 
-@command.command("build", epilog="Example: klinepred features build -p us-equities-5m")
+@command.command("build", epilog="\b\nExample: klinepred features build -p us-equities-5m")
 @common
 @pipeline_option
 @set_option

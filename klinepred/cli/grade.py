@@ -24,7 +24,8 @@ log = logging.getLogger("klinepred.live")
 
 
 @click.command(
-    epilog="Example: klinepred grade --by session --format json", short_help="Grade the live predictions of the ledger."
+    epilog="\b\nExample: klinepred grade --by session --format json",
+    short_help="Grade the live predictions of the ledger.",
 )
 @click.option("--model", "model", metavar="M", help="Only this model: its name, or the first digits of its run.")
 @click.option(

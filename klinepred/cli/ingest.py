@@ -43,9 +43,7 @@ EXAMPLES = """Examples:
   klinepred ingest SPY.csv --tz America/New_York      stamps without a zone
   klinepred ingest bars.zip --dry-run                 how the files would be read; nothing is stored
   klinepred ingest --exchange binance --symbols BTC/USDT,ETH/USDT --start 2024-01-01
-  klinepred ingest --source simulate -p demo          the simulated market
-
-Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage."""
+  klinepred ingest --source simulate -p demo          the simulated market"""
 
 
 @click.command(epilog=EXAMPLES)
@@ -107,6 +105,7 @@ def command(
     PATH is a file (CSV, TSV, Parquet, Arrow/Feather), a folder or a pattern. Bars land checked, sorted and unique in
     the store of the workspace; what cannot be a bar is set aside with a reason; nothing is filled, nothing lost.
     With --engine ray many files are read and cleaned at once; what is stored is the same, commit by commit.
+    Exit codes: 0 done, 3 some symbols failed, 1 all failed, 2 usage.
     """
     from klinepred.bars.ingest import ingest
 

@@ -13,7 +13,7 @@ from klinepred.paths import Workspace, default_pipelines, default_presets, write
 from klinepred.places import FILE, Places, check_address, read_places
 
 
-@click.command(epilog="Example: klinepred init my-research", short_help="Make a workspace.")
+@click.command(epilog="\b\nExample: klinepred init my-research", short_help="Make a workspace.")
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @click.option("--store", metavar="S3://…", help="Keep the bars there, on object storage; the rest stays in DIR.")
 @click.option("--artifacts", metavar="S3://…", help="Keep the artifacts of MLflow's runs there.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klinepred.cli.endings import format_options
-from klinepred.cli.options import common, start
+from klinepred.cli.options import common, complete_models, start
 from klinepred.cli.output import write_json, write_rows
 from klinepred.errors import ModelError
 from klinepred.paths import Workspace
@@ -44,12 +44,12 @@ ABOUT = {
 """What `models show` says first, and where bundle.json keeps it."""
 
 
-@click.group(epilog="Example: klinepred models list", short_help="List, show, promote and export trained models.")
+@click.group(epilog="\b\nExample: klinepred models list", short_help="List, show, promote and export trained models.")
 def command() -> None:
     """The trained models of a workspace, in models/trained."""
 
 
-@command.command("list", epilog="Example: klinepred models list --format json")
+@command.command("list", epilog="\b\nExample: klinepred models list --format json")
 @format_options()
 @common
 def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose: bool) -> int:
@@ -95,8 +95,8 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
     return 0
 
 
-@command.command(epilog="Example: klinepred models show --format json")
-@click.argument("model", required=False)
+@command.command(epilog="\b\nExample: klinepred models show --format json")
+@click.argument("model", required=False, shell_complete=complete_models)
 @format_options("table", "json")
 @common
 def show(model: str | None, form: str, output: Path | None, workspace: Path, quiet: bool, verbose: bool) -> int:
@@ -130,8 +130,8 @@ def show(model: str | None, form: str, output: Path | None, workspace: Path, qui
     return 0
 
 
-@command.command(epilog="Example: klinepred models promote demo-20261130T101500Z-1f2e3d4c")
-@click.argument("model")
+@command.command(epilog="\b\nExample: klinepred models promote demo-20261130T101500Z-1f2e3d4c")
+@click.argument("model", shell_complete=complete_models)
 @click.option("--force", is_flag=True, help="Promote although certificate or verdict stand against it.")
 @common
 def promote(model: str, force: bool, workspace: Path, quiet: bool, verbose: bool) -> int:
@@ -155,8 +155,8 @@ def promote(model: str, force: bool, workspace: Path, quiet: bool, verbose: bool
     return 0
 
 
-@command.command(epilog="Example: klinepred models export --to ~/handover")
-@click.argument("model", required=False)
+@command.command(epilog="\b\nExample: klinepred models export --to ~/handover")
+@click.argument("model", required=False, shell_complete=complete_models)
 @click.option(
     "--to", "to", required=True, type=click.Path(path_type=Path), help="Folder to write; new, or one to put it in."
 )

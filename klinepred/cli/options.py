@@ -20,6 +20,25 @@ from klinepred.settings import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _pipelines(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell: pipelines of the workspace and the shipped ones."""
+    from klinepred.config import pipeline_names
+
+    return [name for name in pipeline_names(_space(ctx)) if name.startswith(incomplete)]
+
+
+def complete_models(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell: folders of models of the workspace."""
+    folder = _space(ctx).trained
+    found = (path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else ()
+    return sorted(name for name in found if name.startswith(incomplete or "") and not name.startswith("."))
+
+
+def _space(ctx: click.Context) -> Workspace:
+    return Workspace(ctx.params.get("workspace") or ".")
+
+
 workspace_option = click.option(
     "-w",
     "--workspace",
@@ -29,7 +48,13 @@ workspace_option = click.option(
     help="Folder to work in (default: .).",
 )
 pipeline_option = click.option(
-    "-p", "--pipeline", "pipeline", default="us-equities-5m", show_default=True, help="Name or path of a pipeline."
+    "-p",
+    "--pipeline",
+    "pipeline",
+    default="us-equities-5m",
+    show_default=True,
+    help="Name or path of a pipeline.",
+    shell_complete=_pipelines,
 )
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Override one setting of the pipeline; may be repeated."

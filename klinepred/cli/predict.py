@@ -11,6 +11,7 @@ import click
 from klinepred.cli.endings import format_options
 from klinepred.cli.options import (
     common,
+    complete_models,
     now_option,
     parse_symbols,
     parse_ts,
@@ -29,12 +30,15 @@ ORDERS = ("symbol", "expected", "size", "p_up", "width")
 PRICES = ("last_close", "expected_close", "lo80_close", "hi80_close")
 
 
-@click.command(
-    epilog="Example: klinepred predict --format json --now 2025-08-28T22:00:00Z", short_help="Predict the next bar."
-)
+@click.command(epilog="\b\nExample: klinepred predict --top 5 --format json", short_help="Predict the next bar.")
 @pipeline_option
 @set_option
-@click.option("--model", "model", help="Name or folder of a model (default: champion, else the pipeline's newest).")
+@click.option(
+    "--model",
+    "model",
+    help="Name or folder of a model (default: champion, else the pipeline's newest).",
+    shell_complete=complete_models,
+)
 @click.option("--symbols", "symbols", help="A,B or @FILE (default: the pipeline's symbols in the store).")
 @click.option("--as-of", "as_of", metavar="TS", help="Use bars finished by TS.")
 @click.option("--start", "first", metavar="TS", help="Predict every bar opening at or after TS (with --end).")

@@ -35,7 +35,7 @@ CODES: Final = {"promoted": 0, "nothing new": 10, "not drifted": 11, "kept": 12,
 
 
 @click.command(
-    epilog="Example: klinepred run -p demo -w demo-workspace   (every night: klinepred run --if-drifted -q)",
+    epilog="\b\nExample: klinepred run -p demo -w demo-workspace\nor, for cron: klinepred run --if-drifted -q",
     short_help="The whole pipeline.",
 )
 @pipeline_option

@@ -11,19 +11,24 @@ from types import FrameType
 
 import click
 
-from klinepred.cli.options import common, pipeline_option, read_pipeline, start
+from klinepred.cli.options import common, complete_models, pipeline_option, read_pipeline, start
 from klinepred.errors import UsageError
 
 log = logging.getLogger("klinepred.serving")
 
 
 @click.command(
-    epilog="Example: klinepred serve -p demo --port 5001   then"
-    " curl 127.0.0.1:5001/invocations -H 'Content-Type: application/json' -d @bars.json",
+    epilog="\b\nExample: klinepred serve -p demo --port 5001\n"
+    "then:    curl 127.0.0.1:5001/invocations -H 'Content-Type: application/json' -d @bars.json",
     short_help="Serve the champion over HTTP.",
 )
 @pipeline_option
-@click.option("--model", "model", help="Name or folder of a model (default: the pipeline's champion in MLflow).")
+@click.option(
+    "--model",
+    "model",
+    help="Name or folder of a model (default: the pipeline's champion in MLflow).",
+    shell_complete=complete_models,
+)
 @click.option("--port", type=click.IntRange(0, 65_535), default=5001, show_default=True, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(

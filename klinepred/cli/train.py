@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from klinepred.cli.options import (
     allow_leaks_option,
     common,
+    complete_models,
     engine_options,
     pipeline_option,
     read_pipeline,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from klinepred.settings import Pipeline
 
 
-@click.command(epilog="Example: klinepred train --amp --epochs 5", short_help="Train the LSTM.")
+@click.command(epilog="\b\nExample: klinepred train --amp --epochs 5", short_help="Train the LSTM.")
 @pipeline_option
 @set_option
 @click.option("--amp", is_flag=True, help="Mixed precision: fp16 with loss scaling on CUDA, bf16 on the CPU.")
@@ -40,7 +41,12 @@ if TYPE_CHECKING:
     help="When gradients stay infinite: end the run (default), or go on in bf16, then fp32.",
 )
 @click.option("--resume", metavar="RUN", help='Continue a run: its name or id, a checkpoint, or "last".')
-@click.option("--init-from", metavar="MODEL", help="Begin a new run from the weights of a saved model (warm start).")
+@click.option(
+    "--init-from",
+    metavar="MODEL",
+    help="Begin a new run from the weights of a saved model (warm start).",
+    shell_complete=complete_models,
+)
 @engine_options
 @click.option("--gpus-per-worker", "gpus", type=click.FloatRange(min=0), help="GPUs of each worker of --engine ray.")
 @allow_leaks_option

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog='Example: klinepred tune -p demo --trials 10 --space "train.lr=1e-4..1e-2|log" --space train.batch=32,64',
+    epilog="\b\nExample: klinepred tune -p demo --trials 10"
+    ' --space "train.lr=1e-4..1e-2|log" --space train.batch=32,64',
     short_help="Search settings.",
 )
 @pipeline_option

@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 PATIENCE_S = 120.0
 
 
-@click.command(epilog="Example: klinepred ui -w demo-workspace --port 5001", short_help="Open the MLflow UI.")
+@click.command(epilog="\b\nExample: klinepred ui -w demo-workspace --port 5001", short_help="Open the MLflow UI.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=5000, show_default=True, help="0 takes a free one.")
 @common
 def command(port: int, workspace: Path, quiet: bool, verbose: bool) -> int:

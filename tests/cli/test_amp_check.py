@@ -16,6 +16,7 @@ from klinepred.paths import Workspace
 from klinepred.training.review import tags_of
 from klinepred.trial import measure, passes
 from tests.conftest import Typed
+from tests.docs.schemas import fits
 
 SMALL = (
     *("-p", "demo", "--steps", "8"),
@@ -78,6 +79,7 @@ def test_json_is_one_object(space: Workspace, typed: Typed, monkeypatch: pytest.
     code, out, _ = typed("amp-check", "-w", str(space.root), *SMALL, "--format", "json", "-q")
     table = json.loads(out)
     assert (code, table["pipeline"], table["steps"], table["batch"]["bars"]) == (0, "demo", 8, 26 + 78)
+    fits("amp-check", table)
 
 
 def test_a_store_without_bars_is_one_message(tmp_path: Path, typed: Typed) -> None:

@@ -14,6 +14,7 @@ from klinepred.features.build import F50, FEATURE_SETS
 from klinepred.features.spec import Feature, FeatureSet
 from klinepred.pipeline import build_dataset
 from tests.conftest import Typed
+from tests.docs.schemas import fits
 from tests.features.packages import install
 
 SMALL = (
@@ -64,6 +65,7 @@ def certified(space: Path) -> Path:
 def test_it_certifies_every_feature_and_more_before_any_training(certified: Path) -> None:
     table = json.loads((certified / "one.json").read_text())
     assert set(table) == {"passed", "checks"}
+    fits("audit", table)
     assert table["passed"] is True
     for check in table["checks"]:
         assert list(check) == ["name", "kind", "passed", "detail"]
