@@ -11,9 +11,9 @@ from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import adopt_moved_artifacts, artifact_location
-from klinepred.training.quiet import first_line
 from klinepred.training.registry import tag_versions
 from klinepred.training.runs import TEST_AFTER, TRIAL, check_store, run_store
+from klinepred.training.store_fault import store_fault
 from klinepred.training.tracker import Metric as Point
 
 if TYPE_CHECKING:
@@ -131,12 +131,7 @@ def add_series(space: Workspace, run_id: str, points: Sequence[Point]) -> int | 
         for at in range(0, len(fresh), CHUNK):
             client.log_batch(run_id, metrics=fresh[at : at + CHUNK])
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise TrainingError(
-            f"MLflow run {run_id} in {uri}",
-            expected="a run store that can be read and written",
-            got=first_line(error),
-            do="free space, mend permissions or the server, then run klinepred grade again",
-        ) from error
+        raise store_fault(error, what=f"run {run_id}", uri=uri, then="run klinepred grade again") from error
     return len(fresh)
 
 

@@ -30,10 +30,11 @@ from klinepred.training.moved import FAMILY
 from klinepred.training.origin import git_commit, process_tags, user_name
 from klinepred.training.outbox import Outbox
 from klinepred.training.plots import log_plots
-from klinepred.training.quiet import first_line, quiet
+from klinepred.training.quiet import quiet
 from klinepred.training.registry import register
 from klinepred.training.resolved import flat_settings, pipeline_toml
 from klinepred.training.runs import reach_server, run_store
+from klinepred.training.store_fault import store_fault
 from klinepred.training.system import SystemWatch
 from klinepred.training.tracker import Metric, RunStatus
 
@@ -292,9 +293,4 @@ class MlflowTracker:
             yield
         except (MlflowException, SQLAlchemyError, OSError, Timeout) as error:
             on = "continue with klinepred train --resume last" if self.checkpoint else "train again"
-            raise TrainingError(
-                f"MLflow run in {self.uri}",
-                expected="a run store that can be read and written",
-                got=first_line(error),
-                do=f"free space, mend permissions or the server, then {on}",
-            ) from error
+            raise store_fault(error, what="run", uri=self.uri, then=on) from error
