@@ -110,12 +110,16 @@ def sqlite_uri(path: PurePath) -> str:
     """URI that SQLAlchemy opens as the SQLite file `path`.
 
     Blanks and letters beyond ASCII stay as they are; the three characters that would end the path or start an escape
-    (`%`, `?`, `#`) are percent-encoded. Windows drives give `sqlite:///C:/…`.
+    (`%`, `?`, `#`) are percent-encoded. The driver is named then: MLflow makes the folder that it reads in a URI without
+    one, escapes and all. Windows drives give `sqlite:///C:/…`.
     """
     text = path.as_posix()
     for char in "%?#":
         text = text.replace(char, quote(char))
-    return f"sqlite:///{text}" if isinstance(path, PureWindowsPath) or text.startswith("/") else f"sqlite:///./{text}"
+    scheme = "sqlite" if text == path.as_posix() else "sqlite+pysqlite"
+    return (
+        f"{scheme}:///{text}" if isinstance(path, PureWindowsPath) or text.startswith("/") else f"{scheme}:///./{text}"
+    )
 
 
 def file_name(symbol: str) -> str:

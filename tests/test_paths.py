@@ -32,7 +32,7 @@ from klinepred.paths import (
         (PurePosixPath("/home/ann/m.db"), "sqlite:////home/ann/m.db"),
         (PurePosixPath("/home/Jö hn/my data/m.db"), "sqlite:////home/Jö hn/my data/m.db"),
         (PureWindowsPath("C:\\Users\\Jö\\my data\\m.db"), "sqlite:///C:/Users/Jö/my data/m.db"),
-        (PurePosixPath("/a%b/c?d/e#f.db"), "sqlite:////a%25b/c%3Fd/e%23f.db"),
+        (PurePosixPath("/a%b/c?d/e#f.db"), "sqlite+pysqlite:////a%25b/c%3Fd/e%23f.db"),
     ],
 )
 def test_sqlite_uri_of_a_path(path: PurePosixPath | PureWindowsPath, uri: str) -> None:

@@ -14,7 +14,7 @@ from klinepred.paths import Workspace
 from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
 from klinepred.training.origin import process_gone
 from klinepred.training.quiet import quiet
-from klinepred.training.runs import check_store
+from klinepred.training.runs import DATABASES, check_store
 from klinepred.training.verdict_view import TAG as VIEW
 from klinepred.training.verdict_view import verdict_view
 
@@ -40,8 +40,7 @@ def open_experiment(space: Workspace, uri: str, name: str) -> tuple[MlflowClient
     MlflowException, SQLAlchemyError, OSError, filelock.Timeout, TrainingError
         The store cannot be opened or written.
     """
-    sql = ("sqlite:", "mysql", "postgresql", "mssql")
-    place = artifact_location(space, name) if uri.startswith(sql) else None
+    place = artifact_location(space, name) if uri.startswith(DATABASES) else None
     _need_client(place)
     space.mlruns.mkdir(parents=True, exist_ok=True)
     with FileLock(space.mlruns / ".mlflow.lock", timeout=120.0):
