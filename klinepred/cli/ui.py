@@ -87,15 +87,15 @@ def _serve(space: Workspace, uri: str, port: int, *, verbose: bool) -> int:
             process.terminate()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    # A session of its own: Ctrl-C reaches the server once, through us, and the exit code is ours to give.
-    child = subprocess.Popen(  # noqa: S603  # no shell, and no word of it but a path and a port comes from outside
-        [sys.executable, "-m", "mlflow", "server", *words],
-        env={**os.environ, **settings},
-        stdout=sys.stderr.fileno(),
-        start_new_session=True,
-    )
-    running.append(child)
     try:
+        # A session of its own: Ctrl-C reaches the server once, through us, and the exit code is ours to give.
+        child = subprocess.Popen(  # noqa: S603  # no shell, and no word of it but a path and a port comes from outside
+            [sys.executable, "-m", "mlflow", "server", *words],
+            env={**os.environ, **settings},
+            stdout=sys.stderr.fileno(),
+            start_new_session=True,
+        )
+        running.append(child)
         if caught:
             child.terminate()
         _await_port(child, port)
@@ -106,7 +106,8 @@ def _serve(space: Workspace, uri: str, port: int, *, verbose: bool) -> int:
             click.echo(f"MLflow UI of {masked(uri)}; Ctrl-C ends it", err=True)
         code = child.wait()
     finally:
-        child.terminate()
+        for process in running:
+            process.terminate()
         for number, handler in before.items():
             signal.signal(number, handler)
     if caught:

@@ -102,7 +102,7 @@ def test_a_live_ic_below_the_test_part_beyond_noise_is_a_reason_to_retrain(
     market: tuple[kp.Workspace, ModelBundle], monkeypatch: pytest.MonkeyPatch, live: Estimate, fell: bool
 ) -> None:
     space, bundle = market
-    monkeypatch.setattr(drift, "_live_ic", lambda space, bundle: live)
+    monkeypatch.setattr(drift, "_live_ic", lambda space, bundle, *, now: live)
     monkeypatch.setattr(drift, "_test_ic", lambda space, bundle: Estimate(0.06, 0.013, 0))
     found = measure(space, RUN, bundle, now=utc("2026-04-14T21:00"))  # the features have no say yet
     assert found.drifted is fell
