@@ -110,8 +110,8 @@ def sqlite_uri(path: PurePath) -> str:
     """URI that SQLAlchemy opens as the SQLite file `path`.
 
     Blanks and letters beyond ASCII stay as they are; the three characters that would end the path or start an escape
-    (`%`, `?`, `#`) are percent-encoded. The driver is named then: MLflow makes the folder that it reads in a URI without
-    one, escapes and all. Windows drives give `sqlite:///C:/…`.
+    (`%`, `?`, `#`) are percent-encoded. The driver is named then: MLflow makes the folder that it reads in a URI
+    without one, escapes and all. Windows drives give `sqlite:///C:/…`.
     """
     text = path.as_posix()
     for char in "%?#":
