@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 
 import hypothesis
@@ -21,6 +22,12 @@ Typed = Callable[..., tuple[int, str, str]]
 def _no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID", "COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_run_store_of_an_earlier_module() -> None:
+    """Fixtures of a module are made before those of its tests."""
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -96,6 +99,19 @@ class Served:
         return told
 
 
+@contextmanager
+def _asking(uri: str) -> Iterator[None]:
+    """MLflow's global address is `uri` inside, and afterwards, with its environment variable, what it was."""
+    import mlflow
+
+    before = os.environ.get("MLFLOW_TRACKING_URI") or None
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)  # type: ignore[arg-type]  # None is the state before anybody has set one
+
+
 def champion_of(space: Workspace, pipeline: str) -> PyFuncModel:
     """The version of a pipeline's model that has the alias `champion` in MLflow's registry.
 
@@ -114,11 +130,10 @@ def champion_of(space: Workspace, pipeline: str) -> PyFuncModel:
     check_store(uri)
     if uri == space.tracking_uri:
         adopt_moved(space)
-    with quiet():
+    with quiet(), _asking(uri):
         import mlflow
         from mlflow.exceptions import MlflowException
 
-        mlflow.set_tracking_uri(uri)
         try:
             version = mlflow.MlflowClient(tracking_uri=uri).get_model_version_by_alias(name, CHAMPION)
         except MlflowException as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,15 @@ from tests.serving.market import open_market
 
 
 @pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[kp.Workspace, ModelBundle]]:
-    import mlflow
-
+def market(tmp_path_factory: pytest.TempPathFactory) -> tuple[kp.Workspace, ModelBundle]:
     space, bundle = open_market(tmp_path_factory.mktemp("served"))
     assert crown(space, pipeline="demo", run_id=bundle.run_id)
-    yield space, bundle
-    mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
+    return space, bundle
+
+
+def test_the_address_of_the_run_store_is_afterwards_what_it_was(market: tuple[kp.Workspace, ModelBundle]) -> None:
+    champion_of(market[0], "demo")
+    assert "MLFLOW_TRACKING_URI" not in os.environ
 
 
 def test_code_that_a_champion_brings_along_is_not_run(market: tuple[kp.Workspace, ModelBundle], tmp_path: Path) -> None:
