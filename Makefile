@@ -17,7 +17,7 @@ help:
 	@echo "make test     ruff, mypy --strict, import contracts, pytest in two processes (JOBS=n for another number)"
 	@echo "make docs     build docs/ into site/, which opens without a network"
 	@echo "make soak     hostile files, kills, full disks, ingests at once, fifty clean pipelines through the leak audit,"
-	@echo "              in full counts (some two hours on two cores)"
+	@echo "              a million damaged inputs, in full counts (many hours on two cores)"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove .venv, caches and the demo's workspace"
 	@echo

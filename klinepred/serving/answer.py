@@ -112,12 +112,11 @@ def bars_of(bundle: ModelBundle, table: pl.DataFrame) -> Bars:
         raise BarsError("bars", expected=f"numbers in {worded[0]}", got=str(numbers.schema[worded[0]]), do="cast it")
     named = table.with_columns(pl.col("symbol").cast(pl.String), pl.col(VALUES).cast(pl.Float64))
     if (odd := named.select(symbol_is_odd()).to_series()).any():
-        where = int(odd.arg_true()[0])
+        where, row = _spot(odd)
         raise BarsError(
             "bars: column symbol",
             expected="a symbol in each row, without blanks around it or signs that cannot be seen",
-            got=f"{_quoted(named.item(where, 'symbol'))} in row {where + 1}"
-            + (f", and {int(odd.sum()) - 1} more of that kind" if odd.sum() > 1 else ""),
+            got=f"{_quoted(named.item(where, 'symbol'))} {row}",
             do="write the symbol, or leave the row out",
         )
     if CALENDAR not in named.columns:
@@ -159,6 +158,12 @@ def moment(text: Any, *, name: str) -> datetime | None:
         ) from error
 
 
+def _spot(bad: pl.Series) -> tuple[int, str]:
+    """The first row that is bad, from 0, and where that is in words, with how many more there are."""
+    where, more = int(bad.arg_true()[0]), int(bad.sum()) - 1
+    return where, f"in row {where + 1}" + (f", and {more} more of that kind" if more else "")
+
+
 def _stamps(ts: pl.Series) -> pl.Series:
     """Stamps as Datetime us UTC from ISO 8601 text with Z or an offset, or from stamps that have a zone."""
     if isinstance(ts.dtype, pl.Datetime) and ts.dtype.time_zone is not None:
@@ -168,12 +173,11 @@ def _stamps(ts: pl.Series) -> pl.Series:
     parsed = whole.str.replace(" ", "T", literal=True).str.to_datetime("%+", time_unit="us", strict=False)
     stamps = parsed.dt.convert_time_zone("UTC").cast(TS) if parsed.dtype != TS else parsed
     if (bad := stamps.is_null()).any():
-        where = int(bad.arg_true()[0])
+        where, row = _spot(bad)
         raise BarsError(
             "bars: column ts",
             expected="the open of the bar as ISO 8601 text with Z or an offset, such as 2026-06-10T13:30:00Z",
-            got=f"{text[where]!r} in row {where + 1}"
-            + (f", and {int(bad.sum()) - 1} more of that kind" if bad.sum() > 1 else ""),
+            got=f"{text[where]!r} {row}",
             do="write its zone: ts.dt.tz_convert('UTC').dt.strftime('%Y-%m-%dT%H:%M:%SZ') in pandas",
         )
     return stamps

@@ -114,9 +114,8 @@ def reach_server(uri: str) -> None:
         port = place.port or (443 if place.scheme == "https" else 80)
         socket.create_connection((host, port), timeout=KNOCK_S).close()
     except (OSError, ValueError) as error:
-        shown = f"{place.scheme}://{place.netloc.rpartition('@')[2]}"  # without the password
         raise TrainingError(
-            f"MLflow server {shown}",
+            f"MLflow server {uri}",
             expected=f"a server that can be reached within {KNOCK_S:.0f} s",
             got=str(error.strerror or error) if isinstance(error, OSError) else str(error),
             do="start it, mend MLFLOW_TRACKING_URI, or unset it (runs then go to the workspace), and type this again",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from klinepred.errors import TrainingError
-from klinepred.masked import masked
 from klinepred.training.quiet import first_line
 
 
@@ -19,9 +18,9 @@ def store_fault(error: BaseException, *, what: str, uri: str, then: str) -> Trai
     """
     mend = "free space, mend permissions or the server"
     if "database schema" in str(error):
-        mend = f"keep a copy of it and run mlflow db upgrade '{masked(uri)}', or name another store"
+        mend = f"keep a copy of it and run mlflow db upgrade '{uri}', or name another store"
     return TrainingError(
-        f"MLflow {what} in {masked(uri)}",
+        f"MLflow {what} in {uri}",
         expected="a run store that can be read and written",
         got=first_line(error),
         do=f"{mend}, then {then}",

@@ -40,6 +40,7 @@ def test_a_run_that_cannot_begin_shows_no_password(
     with pytest.raises(KlinepredError) as caught:
         MlflowTracker(Workspace(tmp_path), run).start(run, params={}, tags={}, resume=None)
     assert told(str(caught.value) + caplog.text) == []
+    assert "***" in str(caught.value)
     assert leaks(tmp_path) == {}
 
 

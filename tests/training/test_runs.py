@@ -98,7 +98,7 @@ def test_a_server_that_is_gone_is_one_message_before_anything_starts(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     with pytest.raises(TrainingError) as caught:
         MlflowTracker(Workspace(tmp_path), tiny_pipeline())
-    assert caught.value.summary == f"MLflow server {uri.replace('me:secret@', '')}"
+    assert caught.value.summary == f"MLflow server {uri.replace('me:secret', '***')}"
     assert "refused" in caught.value.got
     assert "MLFLOW_TRACKING_URI" in caught.value.do
     assert "secret" not in str(caught.value)
