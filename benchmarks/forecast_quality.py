@@ -20,6 +20,7 @@ from klinepred.evaluation.sample import Sample, take_sample
 from klinepred.evaluation.scores import Score, score_all
 from klinepred.evaluation.significance import correlation_repeats, correlation_sums, draw_sessions, estimate
 from klinepred.model.forward import forward_rows
+from klinepred.pipeline.data import build_dataset
 from klinepred.settings import Pipeline, SplitSettings
 
 SPLIT = SplitSettings(train_end=date(2025, 11, 2), validation_end=date(2025, 12, 3))
@@ -44,9 +45,33 @@ def build(run: Pipeline, data: Path) -> Dataset:
 
 
 def train_seed(data: Dataset, run: Pipeline, seed: int, mask_N: np.ndarray) -> np.ndarray:
-    """Forecasts [N] of the rows of the mask by a network of one seed."""
-    bundle = kp.train(data, run.model, run.train.model_copy(update={"seed": seed}))
+    """Forecasts [N] of the rows of the mask by one network of one seed."""
+    bundle = kp.train(data, run.model, run.train.model_copy(update={"seed": seed, "ensemble": 1}))
     return forward_rows(bundle.network, data.x_NF, data.sequences.covering(mask_N))
+
+
+def train_seeds(data: Dataset, run: Pipeline, seeds: range, mask_N: np.ndarray) -> tuple[dict[str, np.ndarray], Sample]:
+    """Forecasts of the sample's rows by name: each network's, and each seed's as the pipeline answers with it.
+
+    An ensemble of seed s is the mean of the networks of seeds s, s + 1, … as in the product, so that neighbouring seeds
+    share networks; each is trained once.
+    """
+    members = run.train.ensemble
+    singles: dict[str, np.ndarray] = {}
+    sample = None
+    for seed in range(seeds.start, seeds.stop + members - 1):
+        begin = time.perf_counter()
+        sample = take_sample(data, train_seed(data, run, seed, mask_N), mask_N=mask_N)
+        singles[f"network {seed}"] = sample.pred_M
+        print(f"network {seed}: {time.perf_counter() - begin:.0f} s", flush=True)
+    assert sample is not None, "no seed"  # noqa: S101
+    if members == 1:
+        return {f"seed {seed}": singles[f"network {seed}"] for seed in seeds}, sample
+    means = {
+        f"seed {seed}": np.mean([singles[f"network {seed + more}"] for more in range(members)], axis=0)
+        for seed in seeds
+    }
+    return {**singles, **means}, sample
 
 
 def grade(sample: Sample, forecasts: dict[str, np.ndarray]) -> dict[str, Graded]:
@@ -76,13 +101,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed; ends within 15 minutes on two cores")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="DIR")
+    parser.add_argument("--workspace", type=Path, metavar="DIR", help="its store and the pipeline's own split instead")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--pipeline", default="us-equities-5m")
     parser.add_argument("--part", choices=["validation", "test"], default="test", help="choose settings on validation")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C")
     options = parser.parse_args()
     run = kp.load_pipeline(options.pipeline, overrides=options.overrides)
-    data = build(run, options.data)
+    data = build_dataset(run, kp.Workspace(options.workspace)) if options.workspace else build(run, options.data)
     mask_N = data.mask(options.part)
     begin = time.perf_counter()
     last_return, lags = feature_columns(data.features)
@@ -104,15 +130,8 @@ def main() -> None:
     )
     forecasts = {one.name: one.pred_M for one in baselines if one.name in RIVALS}
     seeds = range(7, 7 + (1 if options.quick else options.seeds))
-    sample = None
-    for seed in seeds:
-        begin = time.perf_counter()
-        pred_N = train_seed(data, run, seed, mask_N)
-        sample = take_sample(data, pred_N, mask_N=mask_N)
-        forecasts[f"seed {seed}"] = sample.pred_M
-        print(f"seed {seed}: {time.perf_counter() - begin:.0f} s")
-    assert sample is not None, "no seed"  # noqa: S101
-    forecasts["mean of seeds"] = np.mean([forecasts[f"seed {seed}"] for seed in seeds], axis=0)
+    own, sample = train_seeds(data, run, seeds, mask_N)
+    forecasts |= own
     graded = grade(sample, forecasts)
     _report(graded, [f"seed {seed}" for seed in seeds], sample, options.part)
 

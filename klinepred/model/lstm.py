@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from klinepred.errors import ModelError
+from klinepred.model.dropout import Dropout, DropoutLSTM
 from klinepred.settings import ModelSettings
 
 State = tuple[torch.Tensor, torch.Tensor]
@@ -39,12 +40,12 @@ class Network(nn.Module):
         self.quantiles = settings.quantiles
         self.flatten = settings.flatten
         outputs = 1 + len(settings.quantiles)
-        self.lstm = nn.LSTM(inputs, settings.hidden, settings.layers, batch_first=True, dropout=between)
+        self.lstm = DropoutLSTM(inputs, settings.hidden, settings.layers, batch_first=True, dropout=between)
         self.norm = nn.LayerNorm(settings.hidden) if settings.layer_norm else None
         self.head = nn.Sequential(
             nn.Linear(settings.hidden * max(1, settings.flatten), settings.head),
             nn.GELU(),
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
             nn.Linear(settings.head, outputs),
         )
         self.skip = nn.Linear(inputs, outputs, bias=False) if settings.skip else None
