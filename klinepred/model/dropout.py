@@ -18,8 +18,8 @@ def drop(x: torch.Tensor, probability: float) -> torch.Tensor:
     """`x` with each number set to 0 with a probability, the others divided by the share that stays.
 
     Inverted dropout (Srivastava and others, Dropout: a simple way to prevent neural networks from overfitting, 2014).
-    torch draws a CPU's mask number by number from its one stream; here that stream only gives a seed, and an SFC64 generator
-    four pieces of the mask at a time. So the saved state of torch's stream still repeats every mask. The
+    torch draws a CPU's mask number by number from its one stream; here that stream only gives a seed, and an SFC64
+    generator four pieces of the mask at a time. So the saved state of torch's stream still repeats every mask. The
     probability is that of the pieces, and so is the divisor: the mean stays.
     """
     threshold = round(probability * PIECES)
@@ -64,11 +64,12 @@ def layer_by_layer(
     shape = (lstm.num_layers, x_BTF.shape[0], lstm.hidden_size)
     hidden, cell = (x_BTF.new_zeros(shape), x_BTF.new_zeros(shape)) if state is None else state
     out_BTH, after = x_BTF, []
-    for layer, weights in enumerate(lstm.all_weights):
+    for layer, own in enumerate(lstm.all_weights):
         if layer:
             out_BTH = drop(out_BTH, lstm.dropout)
         begin = (hidden[layer : layer + 1], cell[layer : layer + 1])
+        weights: list[torch.Tensor] = [*own]
         # bias, one layer, no dropout of its own, training, one direction, batch first
-        out_BTH, *last = torch.lstm(out_BTH, begin, weights, True, 1, 0.0, True, False, True)  # noqa: FBT003
+        out_BTH, *last = torch.lstm(out_BTH, begin, weights, True, 1, 0.0, True, False, True)
         after.append(last)
     return out_BTH, (torch.cat([one[0] for one in after]), torch.cat([one[1] for one in after]))

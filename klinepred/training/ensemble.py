@@ -18,8 +18,8 @@ from klinepred.training.data_note import record_data
 from klinepred.training.members import (
     check_ensemble_fits,
     finished_member,
-    has_finished,
     forget_members,
+    has_finished,
     keep_member,
     member_checkpoint,
 )

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from klinepred.errors import UsageError
-from klinepred.settings import TrainSettings
 from klinepred.training.ranks import Ranks, joined, reseed
 from klinepred.training.rows import TrainRows
 from tests.training.ranked import Ended, steps_of, together
-from tests.training.tiny import TRAIN, fit, tiny_dataset
+from tests.training.tiny import tiny_dataset
 
 ROOT = Path(__file__).parents[2]
 TOGETHER = {"batch": 9, "lr": 1e-2, "epochs": 5, "patience": 0, "log_every": 1, "device": "cpu", "ema": 0.9}
