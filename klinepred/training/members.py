@@ -24,14 +24,10 @@ def member_checkpoint(place: Path, number: int) -> Path:
     return _folder(place) / f"member-{number}.pt"
 
 
-def has_finished(place: Path, number: int) -> bool:
-    """Whether member `number` (from 1) of the ensemble with checkpoint `place` had finished before."""
-    return (_folder(place) / f"member-{number}").is_dir()
-
-
-def finished_member(place: Path, number: int) -> ModelBundle:
-    """The bundle of a member that had finished before. Errors as `load_bundle`."""
-    return load_bundle(_folder(place) / f"member-{number}")
+def finished_member(place: Path, number: int) -> ModelBundle | None:
+    """The bundle of a member that had finished before; None where it had not. Errors as `load_bundle`."""
+    folder = _folder(place) / f"member-{number}"
+    return load_bundle(folder) if folder.is_dir() else None
 
 
 def keep_member(bundle: ModelBundle, place: Path, number: int) -> None:

@@ -295,7 +295,7 @@ def test_huber_and_value_clipping_train(data: Dataset) -> None:
     fit(data, train, tracker=memory)
     assert memory.series("gradient/clipped_share")[-1] > 0.5
     assert max(memory.series("gradient/norm_clipped")) <= 1e-3 * 40.0
-    losses = memory.series("val_loss")
+    losses = memory.series("train_loss")
     assert losses[-1] < losses[0]
 
 

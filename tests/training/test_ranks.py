@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from klinepred.errors import UsageError
+from klinepred.settings import TrainSettings
 from klinepred.training.ranks import Ranks, joined, reseed
 from klinepred.training.rows import TrainRows
 from tests.training.ranked import Ended, steps_of, together
-from tests.training.tiny import tiny_dataset
+from tests.training.tiny import TRAIN, fit, tiny_dataset
 
 ROOT = Path(__file__).parents[2]
 TOGETHER = {"batch": 9, "lr": 1e-2, "epochs": 5, "patience": 0, "log_every": 1, "device": "cpu", "ema": 0.9}
@@ -136,39 +137,10 @@ def test_half_an_environment_of_torchrun_is_refused(monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_an_ensemble_of_two_processes_stopped_and_resumed_is_that_of_one_with_the_doubled_batch(tmp_path: Path) -> None:
-    two = {"ensemble": 2, "epochs": 2}
-    script = (
-        "import os, signal, sys; from klinepred.training.ranks import joined; from tests.training.tiny import *\n"
-        "from pathlib import Path\n"
-        "from klinepred.settings import ModelSettings, TrainSettings\n"
-        "from klinepred.training.loop import train\n"
-        "class Stopper:\n"
-        "    count = 0\n"
-        "    def begin(self, **_): pass\n"
-        "    def step(self, news):\n"
-        "        self.count += 1\n"
-        "        if self.count == 11 and os.environ['RANK'] == '1': os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    def epoch(self, news): pass\n"
-        "    def end(self): pass\n"
-        "from klinepred.training.signals import TrainingStopped\n"
-        "model = ModelSettings.model_validate({**MODEL.model_dump(), 'dropout': 0.0})\n"
-        f"settings = TrainSettings.model_validate({ {**TOGETHER, **two}!r})\n"
-        "with joined() as ranked:\n"
-        "    place = Path(sys.argv[1]) if ranked.first else None\n"
-        "    try: train(tiny_dataset(), model, settings, progress=Stopper(), checkpoint=place)\n"
-        "    except TrainingStopped as error: print(error.got); sys.exit(error.exit_code)\n"
-    )
-    place = tmp_path / "c.pt"
-    ended = together(["-c", script, str(place)], world=2, cwd=ROOT)
-    assert ended[1].code == 143, ended[1].err
-    assert ["after step 3" in one.out and "member 2 of 2" in one.out for one in ended] == [True, True]
-    first, second = good(child(2, two, resume=str(place)))
-    (alone,) = good(child(1, {"batch": 18, **two}))
-    assert first["weights"] == second["weights"]
-    assert first["weights"].keys() == alone["weights"].keys()
-    for name, weight in alone["weights"].items():
-        np.testing.assert_allclose(first["weights"][name], weight, rtol=0, atol=1e-4)
+def test_an_ensemble_wants_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match=r"train.ensemble = 2"):
+        fit(tiny_dataset(), TrainSettings.model_validate({**TRAIN.model_dump(), "ensemble": 2}))
 
 
 def test_a_signal_to_one_process_stops_all_after_the_same_step(tmp_path: Path) -> None:
