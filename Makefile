@@ -17,7 +17,7 @@ help:
 	@echo "make test     ruff, mypy --strict, import contracts, pytest in two processes (JOBS=n for another number)"
 	@echo "make docs     build docs/ into site/, which opens without a network"
 	@echo "make soak     hostile files, kills, full disks, ingests at once, fifty clean pipelines through the leak audit,"
-	@echo "              a million damaged inputs, in full counts (many hours on two cores)"
+	@echo "              a million damaged inputs, mutants of the code, in full counts (many hours on two cores)"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove .venv, caches and the demo's workspace"
 	@echo
@@ -39,10 +39,11 @@ docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-# KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ROUNDS and KLINEPRED_SEED choose other counts and another seed.
+# KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ROUNDS, KLINEPRED_MUTANTS and KLINEPRED_SEED choose other counts and another seed.
 soak: $(TEST)
 	@$(BIN)/pip install --quiet -c constraints.txt -e ".[test,fuzz]"
 	KLINEPRED_SOAK=1 $(BIN)/pytest tests/fuzz tests/bars/fuzz tests/bars/kills tests/bars/test_disk.py tests/audit/test_clean.py --durations=0
+	$(BIN)/python -m tests.mutation --seed $${KLINEPRED_SEED:-7} --mutants $${KLINEPRED_MUTANTS:-300}
 
 format: $(TEST)
 	$(BIN)/ruff format .
