@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from klinepred.bars.check import check_bars
+from klinepred.calendar import Clock
 from klinepred.errors import BarsError
 from klinepred.schema import BAR_SCHEMA, CALENDAR
 from tests.bars.made import XNYS, walk
@@ -58,3 +59,42 @@ def test_wrong_columns_and_dtypes_are_refused() -> None:
         check_bars(frame.with_columns(pl.col("open").cast(pl.Float32)), clock=XNYS)
     with pytest.raises(BarsError, match="calendar"):
         check_bars(frame)
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [("low", 1e-20, 9.9e-21), ("high", 1e15, 1.01e15), ("volume", 1e30, 1.01e30), ("volume", 0.0, -1e-9)],
+)
+def test_the_limits_themselves_are_possible(name: str, good: float, bad: float) -> None:
+    frame = walk(["AAA"])
+    check_bars(frame.with_columns(pl.lit(good).alias(name)), clock=XNYS)
+    with pytest.raises(BarsError, match=name if name == "volume" else "a price"):
+        check_bars(frame.with_columns(pl.lit(bad).alias(name)), clock=XNYS)
+
+
+def test_a_bar_of_one_price_is_possible_and_a_long_name_up_to_64_signs() -> None:
+    frame = walk(["AAA"]).with_columns(pl.lit(5.0).alias(name) for name in ("open", "high", "low", "close"))
+    assert check_bars(frame, clock=XNYS).collect().height == frame.height
+    check_bars(frame.with_columns(symbol=pl.lit("A" * 64)), clock=XNYS)
+    with pytest.raises(BarsError, match="no possible name"):
+        check_bars(frame.with_columns(symbol=pl.lit("A" * 65)), clock=XNYS)
+
+
+@pytest.mark.parametrize("name", ["symbol", "ts"])
+def test_the_first_broken_row_is_named_with_how_many_there_are(name: str) -> None:
+    frame = walk(["AAA", "BBB"])
+    spots = pl.int_range(pl.len()).is_in([7, 9])
+    with pytest.raises(BarsError) as caught:
+        check_bars(frame.with_columns(volume=pl.when(spots).then(-1.0).otherwise("volume")), clock=XNYS)
+    assert f"2 rows where volume is negative, first at {frame['ts'][7]:%Y-%m-%dT%H:%M:%SZ}" in caught.value.got
+    with pytest.raises(BarsError, match="2 rows where a symbol or stamp is null"):
+        check_bars(frame.with_columns(pl.when(~spots).then(name).alias(name)), clock=XNYS)
+
+
+def test_each_row_is_held_against_its_own_calendar() -> None:
+    parts = [walk(["A"]).with_columns(calendar=pl.lit("XNYS"))]
+    parts.append(walk(["B"], clock=Clock("24/7"), days=1).with_columns(calendar=pl.lit("24/7")))
+    frame = pl.concat(parts)
+    assert check_bars(frame).collect().select(BAR_SCHEMA.keys()).equals(frame.select(BAR_SCHEMA.keys()))
+    with pytest.raises(BarsError, match="bars of B"):
+        check_bars(frame.with_columns(calendar=pl.lit("XNYS")))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klinepred.bars.check import check_bars
-from klinepred.bars.clean import CONFLICT, OFF_GRID, OUTSIDE, clean
+from klinepred.bars.clean import CONFLICT, OFF_GRID, OUTSIDE, clean, empty_bars, is_sorted, pieces
 from klinepred.errors import CalendarError
 from klinepred.schema import BAR_SCHEMA, TS
 from tests.bars.made import NOW, XNYS, flat, rows, utc, walk
@@ -116,3 +116,94 @@ def test_stamps_that_are_mostly_of_such_years_are_refused_as_a_wrong_unit() -> N
     wrong = walk(["A"]).with_columns(ts=pl.col("ts") - pl.duration(days=365 * 56))
     with pytest.raises(CalendarError, match="unit, zone"):
         clean(wrong, clock=XNYS, now=NOW)
+
+
+@pytest.mark.parametrize("odd", [5, 6])
+def test_rows_of_impossible_years_are_set_aside_up_to_half_of_all(odd: int) -> None:
+    good = walk(["A"]).head(5)
+    stamps = [datetime(1970, 6, 1, 14, 5 * number, tzinfo=UTC) for number in range(odd)]
+    raw = pl.concat([good, walk(["A"]).head(odd).with_columns(ts=pl.Series(stamps, dtype=TS))])
+    if odd > 5:
+        with pytest.raises(CalendarError):
+            clean(raw, clock=XNYS, now=NOW)
+    else:
+        assert clean(raw, clock=XNYS, now=NOW).rejects.height == 5
+
+
+def test_of_unfinished_and_empty_rows_the_first_twenty_are_listed_and_all_are_counted() -> None:
+    bars = walk(["A", "B"], days=1)  # 78 bars each
+    now = bars["ts"][77 - 25]  # 26 bars of each symbol open then or later; the one before is just finished
+    hollow = pl.col("symbol") == "B"
+    raw = bars.with_columns(pl.when(~hollow).then(name).alias(name) for name in ("open", "high", "low", "close"))
+    out = clean(raw.sample(fraction=1.0, shuffle=True, seed=1), clock=XNYS, now=now)
+    a, b = out.counts.sort("symbol").iter_rows(named=True)
+    stamps = bars["ts"].head(78).to_list()
+    assert (a["received"], a["held"], a["empty"], a["duplicates"], a["zero_volume"]) == (78, 26, 0, 0, 0)
+    assert sorted(a["held_ts"]) == stamps[52:72]
+    assert (b["received"], b["held"], b["empty"]) == (78, 0, 78)
+    assert sorted(b["empty_ts"]) == stamps[:20]
+    assert (a["last_slot"] - a["first_slot"], b["last_slot"] - b["first_slot"]) == (51, 77)  # held rows are no span
+    assert out.bars["ts"].to_list() == stamps[:52]
+    assert out.rejects.is_empty()
+
+
+def test_bars_without_trade_are_counted_by_symbol_and_kept() -> None:
+    raw = rows(
+        flat("A", "2026-06-01T13:30:00", volume=0.0),
+        flat("A", "2026-06-01T13:35:00", volume=1.0),
+        flat("B", "2026-06-01T13:30:00", volume=0.0),
+        flat("B", "2026-06-01T13:35:00", volume=0.0),
+        flat("C", "2026-06-01T13:30:00", volume=2.0),
+    )
+    out = clean(raw, clock=XNYS, now=NOW)
+    assert dict(out.counts.select("symbol", "zero_volume").iter_rows()) == {"A": 1, "B": 2, "C": 0}
+    assert out.bars.select(BAR_SCHEMA.keys()).equals(raw)
+    assert out.bars.schema == empty_bars().schema
+    assert out.bars["month"].to_list() == ["2026-06"] * 5
+
+
+def test_rows_that_differ_are_set_aside_with_all_their_repeats_counted_once() -> None:
+    raw = rows(
+        flat("B", "2026-06-01T13:35:00", 9.0),
+        flat("A", "2026-06-01T13:35:00", 9.0),
+        flat("A", "2026-06-01T13:30:00", 8.0),
+        flat("A", "2026-06-01T13:35:00", 9.0),
+        flat("A", "2026-06-01T13:35:00", 7.0),
+        flat("B", "2026-06-01T13:35:00", 9.0),
+        flat("B", "2026-06-01T13:30:00", 6.0),
+    )
+    out = clean(raw, clock=XNYS, now=NOW)
+    got = out.bars.select("symbol", pl.col("ts").dt.minute(), "close").rows()
+    assert got == [("A", 30, 8.0), ("B", 30, 6.0), ("B", 35, 9.0)]
+    assert sorted(out.rejects.select("symbol", "close", "reason").rows()) == [
+        ("A", 7.0, CONFLICT),
+        ("A", 9.0, CONFLICT),
+    ]
+    assert dict(out.counts.select("symbol", "duplicates").iter_rows()) == {"A": 1, "B": 1}
+    assert out.counts.schema["duplicates"] == pl.UInt32
+
+
+def test_sorted_means_by_symbol_and_then_by_rising_time() -> None:
+    def frame(*pairs: tuple[str, int]) -> pl.DataFrame:
+        return pl.DataFrame([*pairs], schema={"symbol": pl.String, "ts": pl.Int64}, orient="row")
+
+    for good in (frame(), frame(("A", 1)), frame(("A", 1), ("A", 2), ("B", 0), ("B", 9), ("C", 9))):
+        assert is_sorted(good)
+    for bad in (
+        frame(("A", 1), ("A", 1)),
+        frame(("A", 2), ("A", 1)),
+        frame(("B", 1), ("A", 2)),
+        frame(("B", 1), ("A", 0)),
+    ):
+        assert not is_sorted(bad)
+    assert not is_sorted(frame(("A", 1), (None, 2)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows_of", "spans"), [(3, [(0, 4), (3, 7), (6, 8)]), (7, [(0, 8)]), (8, [(0, 8)]), (6, [(0, 7), (6, 8)])]
+)
+def test_pieces_begin_with_the_last_row_of_the_one_before(rows_of: int, spans: list[tuple[int, int]]) -> None:
+    frame = pl.DataFrame({"n": range(8)})
+    got = [part["n"].to_list() for part in pieces(frame, rows_of)]
+    assert got == [list(range(low, high)) for low, high in spans]
+    assert [part.height for part in pieces(frame.clear(), rows_of)] == [0]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import numpy as np
 import polars as pl
 import pytest
 
-from klinepred.bars.isolated import find_isolated
+from klinepred.bars.isolated import find_isolated, tick_of
 from klinepred.schema import BAR_SCHEMA
 from tests.bars.made import utc
 
@@ -40,7 +41,7 @@ def calm(count: int, price: float = 50.0) -> list[float]:
     return [price + 0.01 * (n % 3) for n in range(count)]
 
 
-@pytest.mark.parametrize("factor", [100.0, 0.01, 10.0, 0.1, 1000.0, 37.0, 6.0, 1 / 6.0])
+@pytest.mark.parametrize("factor", [100.0, 0.01, 10.0, 0.1, 1000.0, 37.0, 5.5, 1 / 5.5])
 def test_a_bar_far_off_both_neighbours_is_found(factor: float) -> None:
     frame = bars(*calm(6), 50.0 * factor, *calm(6))
     assert spots(frame) == [6]
@@ -174,3 +175,62 @@ def test_days_between_neighbours_say_nothing() -> None:
 def test_no_symbol_is_compared_with_another() -> None:
     frame = pl.concat([bars(*calm(3)), bars(*calm(3, 5000.0), symbol="B"), bars(*calm(3, 0.5), symbol="C")])
     assert find_isolated(frame).is_empty()
+
+
+@pytest.mark.parametrize(("after", "found"), [(70.0, [8]), (35.0, [8]), (100.0, []), (26.0, [])])
+def test_what_lies_between_levels_that_do_not_agree_may_be_on_its_way(after: float, found: list[int]) -> None:
+    """They agree within a factor of 1.5."""
+    assert spots(bars(*calm(8), 5000.0, *calm(8, after))) == found
+
+
+@pytest.mark.parametrize(("hours", "found"), [(23, [4]), (24, [4]), (25, []), (47, [])])
+def test_neighbours_are_neighbours_for_a_day(hours: int, found: list[int]) -> None:
+    times = [0, 5, 10, 15, *(15 + 60 * hours + n for n in (0, 60 * hours, 60 * hours + 5, 60 * hours + 10))]
+    times.append(times[-1] + 5)
+    assert spots(bars(*calm(4), 500.0, *calm(4), minutes=times)) == found
+    wick = (50.0, 5010.0, 49.9, 50.1)
+    assert spots(bars(*calm(4), wick, *calm(4), minutes=times)) == found
+
+
+@pytest.mark.parametrize(
+    ("bar", "found"),
+    [
+        ((50.0, 535.0, 50.0, 50.0), True),  # 10.7 times: within 10 % above a power of ten
+        ((50.0, 560.0, 50.0, 50.0), False),  # 11.2 times
+        ((50.0, 495.0, 50.0, 50.0), True),  # 9.9 times: 1 % below
+        ((50.0, 490.0, 50.0, 50.0), False),  # 9.8 times
+        ((50.0, 50.0, 4.67, 50.0), True),
+        ((50.0, 50.0, 4.46, 50.0), False),
+        ((50.0, 5900.0, 50.0, 59.0), True),  # open and close differ by 1.18
+        ((50.0, 6100.0, 50.0, 61.0), False),  # by 1.22: a wild bar
+        ((59.0, 59.0, 0.5, 50.0), True),
+        ((61.0, 61.0, 0.5, 50.0), False),
+    ],
+)
+def test_a_wick_is_an_error_by_whole_decimal_places_of_a_calm_bar(bar: Prices, found: bool) -> None:
+    assert spots(bars(*calm(6), bar, *calm(6))) == ([6] if found else [])
+
+
+def test_a_wick_at_an_end_is_found_and_of_a_bar_alone_nothing_is_said() -> None:
+    wick = (50.0, 5010.0, 49.9, 50.1)
+    assert spots(bars(wick, *calm(3))) == [0]
+    assert spots(bars(*calm(3), wick)) == [3]
+    assert spots(bars(wick)) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "backed"), [((), False), ((0,), True), ((12,), True), ((6,), False), ((5, 7), True)]
+)
+def test_a_verdict_is_backed_by_stored_bars_of_the_level_it_was_compared_with(
+    stored: tuple[int, ...], backed: bool
+) -> None:
+    frame = bars(*calm(6), 5000.0, *calm(6))
+    mine = pl.Series("mine", [number in stored for number in range(13)])
+    assert find_isolated(frame.with_columns(mine))["backed"].to_list() == [backed]
+
+
+def test_the_step_of_quotes_is_the_largest_power_of_ten_that_divides_them_all() -> None:
+    cases = [([10.0, 25.0], 1.0), ([0.01, 3.06], 0.01), ([0.5, 0.25], 0.01), ([5e-12], 1e-12), ([5e-13], 0.0)]
+    for prices, step in cases:
+        assert tick_of(np.array(prices)) == pytest.approx(step, rel=1e-12)
+    assert tick_of(np.array([0.1, 250.99], dtype=np.float32).astype(np.float64)) == pytest.approx(0.01)

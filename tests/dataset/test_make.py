@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,8 +13,8 @@ import pytest
 from klinepred.bars.check import check_bars
 from klinepred.bars.sources.simulate import simulate
 from klinepred.calendar import Clock
-from klinepred.dataset.make import Dataset, make_dataset
-from klinepred.dataset.split import PARTS
+from klinepred.dataset.make import Dataset, choose_fold, make_dataset
+from klinepred.dataset.split import PARTS, make_splits
 from klinepred.errors import DatasetError
 from klinepred.features.build import FeatureFrame, build_features
 from klinepred.settings import DatasetSettings, SimulateSettings, SplitSettings
@@ -109,6 +110,75 @@ def test_window_cut_owns_the_rows_that_have_a_whole_window_behind_them(table: Fe
     owned = data.sequences.owned(data.part_N.size)
     per_symbol = data.rows.select(pl.int_range(pl.len()).over("symbol")).to_series().to_numpy()
     assert np.array_equal(owned, per_symbol >= 77)
+
+
+def test_folds_are_numbered_from_one() -> None:
+    days = [date(2026, 1, 1) + timedelta(days=number) for number in range(30)]
+    splits = make_splits(days, SplitSettings(folds=2))
+    assert [choose_fold(splits, number) for number in (1, 2)] == list(splits)
+    for number in (0, 3):
+        with pytest.raises(DatasetError, match="1 to 2"):
+            choose_fold(splits, number)
+
+
+def test_a_fold_has_its_dates_and_the_scaler_of_its_own_train_rows(table: FeatureFrame) -> None:
+    settings = DatasetSettings(split=SplitSettings(train=0.5, validation=0.2, folds=2, scheme="rolling"))
+    first, second = (make_dataset(table, settings, fold=number) for number in (1, 2))
+    assert (first.split.fold, second.split.fold) == (1, 2)
+    assert first.split.test_end is not None
+    assert second.split.train_start is not None
+    assert second.split.calibration_end == first.split.test_end  # what the first is tested on the second has seen
+    name = "volatility__realised_78"
+    raw = second.rows.select("symbol", "ts", "session").join(table.frame, on=["symbol", "ts"], maintain_order="left")
+    inside = raw.filter(pl.col("session").is_between(second.split.train_start, second.split.train_end))
+    index = table.features.names.index(name)
+    assert second.scaler.centre_F[index] == pytest.approx(inside[name].cast(pl.Float64).mean(), rel=1e-9)
+    assert first.scaler.centre_F[index] != second.scaler.centre_F[index]
+
+
+def test_bars_before_the_first_usable_one_are_counted_by_part_and_symbols_without_any_are_named(
+    table: FeatureFrame, data: Dataset
+) -> None:
+    early = table.frame.height - data.rows.height
+    assert data.warm_up == {"train": early}
+    assert data.lacking == {}
+    late = table.frame.filter((pl.col("symbol") != "SIM003") | (pl.col("ts").dt.date() >= date(2026, 3, 25)))
+    other = make_dataset(replace(table, frame=late), DatasetSettings(), scaler=data.scaler, split=data.split)
+    its = late.filter(pl.col("symbol") == "SIM003")
+    days = its["ts"].dt.date().n_unique()
+    assert other.lacking == {"SIM003": (its.height, days - 1)}  # its own session is no whole one behind it
+    assert sum(other.warm_up.values()) == late.height - other.rows.height == early * 5 // 6 + its.height
+    assert set(other.warm_up) == {"train", "test"}
+    few = replace(table, frame=its)
+    none = make_dataset(few, DatasetSettings(), scaler=data.scaler, split=data.split, need_rows=False)
+    assert (none.rows.height, none.x_NF.shape) == (0, (0, len(table.features.names)))
+    with pytest.raises(DatasetError, match=f"{its.height} bars and {days - 1} sessions"):
+        make_dataset(few, DatasetSettings(), scaler=data.scaler, split=data.split)
+
+
+def test_each_symbol_has_its_calendar_and_its_span(data: Dataset) -> None:
+    spans = data.spans().select("symbol", "calendar", "first_session", "last_session")
+    assert spans["symbol"].to_list() == [f"SIM00{number}" for number in range(1, 7)]
+    assert set(spans["calendar"]) == {"XNYS"}
+    for symbol, _, first, last in spans.iter_rows():
+        own = data.rows.filter(pl.col("symbol") == symbol)["session"]
+        assert (first, last) == (own.min(), own.max())
+
+
+def test_the_arrays_have_the_kinds_that_are_promised_and_a_file_holds_the_same(
+    table: FeatureFrame, data: Dataset, tmp_path: Path
+) -> None:
+    kinds = {"x_NF": "float32", "y_N": "float32", "raw_N": "float32", "return_N": "float64", "vol_N": "float32"}
+    for name, kind in {**kinds, "kind_N": "int8", "part_N": "int8"}.items():
+        assert getattr(data, name).dtype == kind, name
+    filed = make_dataset(table, DatasetSettings(), on_disk=True, folder=tmp_path)
+    assert isinstance(filed.x_NF, np.memmap)
+    assert not isinstance(data.x_NF, np.memmap)
+    assert np.array_equal(filed.x_NF, data.x_NF)
+    for part in PARTS:  # a label belongs to a part once some sequence owns its row
+        own = np.isfinite(data.y_N) & (data.part_N == PARTS.index(part))
+        assert np.array_equal(data.mask(part), own & data.sequences.owned(own.size))
+    assert data.rows.columns == ["symbol", "ts", "session", "close", "end_part", "removed", "label_session"]
 
 
 def test_too_few_symbols_for_a_relative_target_say_what_to_do(table: FeatureFrame) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from klinepred.dataset import scale
 from klinepred.dataset.scale import Scaler, fit_scaler
 from klinepred.errors import ModelError
 
@@ -64,3 +65,35 @@ def test_a_feature_in_small_units_is_scaled_like_any_other(unit: float) -> None:
     scaler = fit_scaler(frame, ("a",), clip=6.0)
     assert scaler.apply(frame)[:, 0] == pytest.approx([-2 / (14 / 3) ** 0.5, -1 / (14 / 3) ** 0.5, 3 / (14 / 3) ** 0.5])
     assert fit_scaler(pl.DataFrame({"a": [0.1 * unit] * 1000}), ("a",), clip=6.0).scale_F[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    "keep", [None, [True] * 10, [False] * 3 + [True] * 5 + [False] * 2, [True, False] * 5, [False] * 10]
+)
+def test_rows_come_out_once_and_in_order_whatever_the_size_of_a_block(
+    keep: list[bool] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pl.DataFrame({"a": [float(row) for row in range(10)], "b": [0.5] * 10})
+    scaler = Scaler(("a", "b"), np.array([2.0, 0.0]), np.array([4.0, 1.0]), 1.5)
+    kept = [row for row in range(10) if keep is None or keep[row]]
+    want = [[min(1.5, (row - 2.0) / 4.0), 0.5] for row in kept]
+    for size in (1, 3, 4, 10, 11):
+        monkeypatch.setattr(scale, "BLOCK", size)
+        got = scaler.apply(frame, keep=None if keep is None else np.array(keep))
+        assert got.tolist() == want
+        assert got.dtype == np.float32
+        assert got.flags.c_contiguous
+
+
+def test_both_ends_are_clipped_and_a_negative_constant_is_not_divided_by_its_rounding() -> None:
+    scaler = Scaler(("a",), np.array([0.0]), np.array([1.0]), 1.5)
+    assert scaler.apply(pl.DataFrame({"a": [-9.0, -1.5, 0.25, 1.5, 9.0]}))[:, 0].tolist() == [
+        -1.5,
+        -1.5,
+        0.25,
+        1.5,
+        1.5,
+    ]
+    assert fit_scaler(pl.DataFrame({"a": [-0.1] * 1000}), ("a",), clip=6.0).scale_F[0] == 1.0
+    small = fit_scaler(pl.DataFrame({"a": [1.0, 1.0 + 1e-6]}), ("a",), clip=6.0)  # a part in a million is a measurement
+    assert small.scale_F[0] == pytest.approx(5e-7, rel=1e-6)

@@ -95,6 +95,35 @@ def test_session_cut_leads_in_only_with_rows_that_directly_precede() -> None:
     assert cut.length_S.tolist() == [4, 5, 2, 4]
 
 
+def test_windows_begin_where_so_many_rows_lie_behind_and_own_their_last_row_alone() -> None:
+    slot = np.array([0, 1, 2, 3, 10, 11, 20, 21, 22])  # runs of 4, 2 and 3 rows
+    cut = cut_sequences(np.zeros(9, dtype=np.int64), slot, np.zeros(9), DatasetSettings(cut="window", window=3))
+    assert (cut.start_S.tolist(), cut.length_S.tolist(), cut.lead_S.tolist()) == ([0, 1, 6], [3, 3, 3], [2, 2, 2])
+    assert np.flatnonzero(cut.owned(9)).tolist() == [2, 3, 8]
+    assert (len(cut), cut.steps) == (3, 9)
+
+
+def test_sequences_are_dealt_out_in_turn_and_chosen_by_the_rows_they_own() -> None:
+    # sessions of 4 rows, each but the first led in by the last 2 rows of the one before
+    cut = cut_sequences(np.zeros(20, dtype=np.int64), np.arange(20), np.arange(20) // 4, DatasetSettings(burn_in=2))
+    assert (cut.start_S.tolist(), cut.lead_S.tolist(), cut.steps) == ([0, 2, 6, 10, 14], [0, 2, 2, 2, 2], 28)
+    assert [cut.every(2, first=first).start_S.tolist() for first in (0, 1)] == [[0, 6, 14], [2, 10]]
+    dealt = cut.every(3, first=1)
+    assert (dealt.length_S.tolist(), dealt.lead_S.tolist()) == ([6, 6], [2, 2])
+    for row in range(20):
+        alone = np.arange(20) == row
+        assert cut.covering(alone).start_S.tolist() == [cut.start_S[row // 4]]  # not the one that is led in by the row
+    some = cut.covering(np.isin(np.arange(20), [0, 9, 10]))
+    assert (some.start_S.tolist(), some.length_S.tolist(), some.lead_S.tolist()) == ([0, 6], [4, 6], [0, 2])
+
+
+def test_short_sequences_of_a_batch_repeat_their_last_row_which_nobody_counts() -> None:
+    cut = cut_sequences(np.array([0, 0, 0, 1]), np.array([0, 1, 2, 0]), np.zeros(4), DatasetSettings(burn_in=1))
+    (batch,) = batches(cut, size=5)
+    assert batch.rows_BT.tolist() == [[0, 1, 2], [3, 3, 3]]
+    assert batch.own_BT.tolist() == [[True, True, True], [True, False, False]]
+
+
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=60)
 
 

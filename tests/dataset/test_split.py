@@ -90,6 +90,77 @@ def test_a_split_that_cannot_be_is_refused_with_both_numbers(settings: SplitSett
     assert got in caught.value.got
 
 
+@pytest.mark.parametrize(
+    ("train", "validation", "sizes"),
+    [
+        (0.5, 0.25, (4, 2, 1, 1)),  # 4 and 6 by the shares; validation and calibration get three sessions at least
+        (0.05, 0.05, (1, 2, 1, 4)),  # train gets one at least
+        (0.3, 0.6, (2, 4, 1, 1)),  # 2 and 7: of five sessions one calibrates
+        (0.1, 0.75, (1, 4, 2, 1)),  # 1 and 7: of six sessions two do
+    ],
+)
+def test_eight_sessions_are_enough_and_seven_are_not(
+    train: float, validation: float, sizes: tuple[int, int, int, int]
+) -> None:
+    settings = SplitSettings(train=train, validation=validation, scheme="rolling")
+    (split,) = make_splits(DAYS[:8], settings)
+    edges = [DAYS.index(day) + 1 for day in (split.train_end, split.validation_end, split.calibration_end)]
+    assert tuple(high - low for low, high in zip([0, *edges], [*edges, 8], strict=True)) == sizes
+    assert (split.train_start, split.test_end) == (None, None)  # one split keeps all of its past
+    with pytest.raises(DatasetError, match="at least 8 labelled sessions"):
+        make_splits(DAYS[:7], settings)
+
+
+def test_validation_never_reaches_beyond_the_sessions_there_are() -> None:
+    with pytest.raises(DatasetError) as caught:
+        make_splits(DAYS[:8], SplitSettings(train=0.9, validation=0.05))
+    assert "7 train, 1 validation, 0 test" in caught.value.got
+    with pytest.raises(DatasetError, match="0 sessions"):
+        make_splits([], SplitSettings())
+
+
+def test_as_many_folds_as_test_sessions_test_one_each_and_the_largest_embargo_leaves_one() -> None:
+    folds = make_splits(DAYS, SplitSettings(folds=15))
+    assert [DAYS.index(split.calibration_end) for split in folds] == list(range(84, 99))
+    assert [split.test_end for split in folds] == [*DAYS[85:99], None]
+    (split,) = make_splits(DAYS, SplitSettings(embargo=9))
+    assert split.embargo == 9
+
+
+def test_a_session_is_in_one_part_or_outside_and_in_training_only_in_the_first() -> None:
+    split = Split(DAYS[2], DAYS[4], DAYS[6], train_start=DAYS[1], test_end=DAYS[8])
+    frame = pl.DataFrame({"session": [*DAYS[:10], None]}, schema={"session": pl.Date})
+    got = frame.select(part=split.part_of(pl.col("session")), training=split.in_training(pl.col("session")))
+    assert got["part"].to_list() == [-1, 0, 0, 1, 1, 2, 2, 3, 3, -1, None]
+    assert got.schema["part"] == pl.Int8
+    assert got["training"].to_list() == [False, True, True, *[False] * 7, None]
+
+
+def test_a_bar_without_a_label_is_of_the_part_of_its_session_and_nothing_is_removed_of_it() -> None:
+    """Newest bars, and bars before a gap. The embargo is of the sessions that have labels."""
+    days = DAYS[:10]
+    ends = [*days[1:4], None, *days[5:9], None, None]
+    frame = pl.DataFrame(
+        {
+            "session": days,
+            "first_session": ends,
+            "last_session": ends,
+            "raw": [None if d is None else 0.0 for d in ends],
+        },
+        schema={"session": pl.Date, "first_session": pl.Date, "last_session": pl.Date, "raw": pl.Float64},
+    )
+    split = Split(days[2], days[5], days[7], embargo=1)
+    # labels end in sessions 1 2 3 . 5 6 7 8 . .; 3 and 8 are the first of validation and of test that have one
+    got = assign_parts(frame, split)
+    assert got["part"].to_list() == [0, 0, -1, -1, 1, 2, 2, -1, -1, -1]
+    assert got["removed"].to_list() == [0, 0, 2, 0, 0, 0, 0, 2, 0, 0]
+    assert got["end_part"].to_list() == [0, 0, 1, 1, 1, 2, 2, 3, 3, 3]
+    assert got["row_part"].to_list() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
+    assert got.columns == [*frame.columns, "row_part", "removed", "end_part", "part"]
+    assert {got.schema[name] for name in ("row_part", "removed", "end_part", "part")} == {pl.Int8()}
+    assert removed_labels(got) == {"validation": {"embargoed": 1}, "test": {"embargoed": 1}}
+
+
 def test_scheme_without_folds_is_said_to_be_ignored() -> None:
     table = {"name": "one", "dataset": {"split": {"scheme": "rolling"}}}
     assert any("split.scheme is ignored" in line for line in Pipeline.model_validate(table).ignored())

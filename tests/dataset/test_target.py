@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from klinepred.calendar import Clock, grid
-from klinepred.dataset.target import BREAK, WITHIN, add_targets
+from klinepred.dataset import target
+from klinepred.dataset.target import BREAK, WITHIN, add_targets, blocks
 from klinepred.schema import CALENDAR
 from klinepred.settings import DatasetSettings
 
@@ -149,6 +150,54 @@ def test_within_session_setting_leaves_break_labels_out_but_keeps_their_raw_retu
     breaks = full.filter(pl.col("kind") == BREAK)
     assert breaks["y"].count() == 0
     assert breaks["raw"].count() > 20
+
+
+def test_each_symbol_is_computed_by_itself_in_its_own_calendar_and_the_label_says_its_sessions() -> None:
+    """Three bars ahead; what one symbol knows is not carried over into the next, and rows keep their order."""
+    names = {"A": "24/7", "B": "XNYS", "C": "XHKG", "D": "24/7", "E": "XNYS"}
+    weeks = (datetime(2026, 2, 2, tzinfo=UTC), datetime(2026, 2, 21, tzinfo=UTC))
+    frames = [walk(name, calendar, weeks, seed=seed) for seed, (name, calendar) in enumerate(names.items())]
+    settings = DatasetSettings(target="raw", horizon=3)
+    whole = add_targets(pl.concat(frames), settings, universe=tuple(names))
+    for frame in frames:
+        alone = add_targets(frame, settings, universe=tuple(names))
+        assert whole.filter(pl.col("symbol") == frame["symbol"][0]).equals(alone)
+        days = alone["session"].to_list()
+        labelled = alone["ret"].is_not_null().to_list()
+        assert labelled == [True] * (len(days) - 3) + [False] * 3
+        assert alone["last_session"].to_list() == [*days[3:], None, None, None]
+        assert alone["first_session"].to_list() == [*days[1:-2], None, None, None]
+    assert (whole.schema["kind"], whole.schema["vol"]) == (pl.Int8(), pl.Float64())
+    start = {name: whole.filter((pl.col("symbol") == name) & (pl.col("kind") == BREAK))["vol"] for name in "BE"}
+    for vol in start.values():  # three steps ahead that cross a night: five nights and 26 steps must lie behind
+        assert vol[:15].null_count() == 15
+        assert vol[15:].null_count() == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_market_that_stops_moving_has_no_unit_and_no_target(seed: int) -> None:
+    """Sums that run over the window leave some rounding, below zero too: that is no volatility."""
+    frame = walk("A", "24/7", (datetime(2026, 2, 2, tzinfo=UTC), datetime(2026, 2, 4, tzinfo=UTC)), seed=seed)
+    closes = frame["close"].to_numpy().copy()
+    closes[300:] = closes[299]
+    full = add_targets(frame.with_columns(close=pl.Series(closes)), DatasetSettings(target="raw"), universe=("A",))
+    assert full["vol"][26:377].null_count() == 0  # row 376 has one step of the 78 that moved
+    for name in ("vol", "raw", "y"):
+        assert full[name][377:].null_count() == full.height - 377
+    assert full["ret"][377:-1].to_list() == [0.0] * (full.height - 378)
+
+
+def test_rows_are_cut_into_blocks_between_symbols_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "BLOCK", 10)
+    frame = pl.DataFrame({"symbol": list("aaaabbbbbccccccccccccdde"), "row": range(24)})  # 4, 5, 12, 2 and 1 rows
+    parts = blocks(frame)
+    assert [part["symbol"].unique(maintain_order=True).to_list() for part in parts] == [["a", "b"], ["c"], ["d", "e"]]
+    assert pl.concat(parts).equals(frame)
+    assert [part.height for part in blocks(frame.head(10))] == [10]
+    monkeypatch.setattr(target, "BLOCK", 9)
+    assert [part.height for part in blocks(frame)] == [9, 12, 3]  # a block may be full
+    monkeypatch.setattr(target, "BLOCK", 8)
+    assert [part.height for part in blocks(frame)] == [4, 5, 12, 3]
 
 
 @pytest.mark.parametrize("target", ["raw", "relative"])

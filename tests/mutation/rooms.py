@@ -29,7 +29,10 @@ _FEATURES: Final = tuple(
     )
 )
 _LOOP: Final = (
-    *(f"tests/training/test_{name}.py" for name in ("schedule", "loss", "step", "average", "validation", "loop")),
+    *(
+        f"tests/training/test_{name}.py"
+        for name in ("schedule", "loss", "state", "step", "average", "validation", "told", "loop")
+    ),
     "tests/training/test_ranks.py::test_shares_of_a_batch_are_the_batch_and_carry_its_count_of_labels",
     "tests/training/test_ranks.py::test_with_fewer_sequences_than_processes_no_row_counts_twice",
     "tests/training/test_network_options.py",
@@ -64,7 +67,7 @@ ROOMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "loop": {
         f"klinepred/training/{name}.py": _LOOP
-        for name in ("loop", "epochs", "step", "loss", "schedule", "average", "rows", "validation")
+        for name in ("loop", "epochs", "step", "loss", "schedule", "average", "rows", "state", "validation")
     },
 }
 """By room and module the tests that are run, quick ones first: the first that fails ends a trial."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from klinepred.settings import DatasetSettings
-from klinepred.training.validation import validate
+from klinepred.training.validation import validate, zero_loss
 from tests.training.tiny import tiny_dataset
 
 
@@ -19,6 +19,13 @@ class Reader(nn.Module):
 
     def forward(self, x_BTF: torch.Tensor) -> torch.Tensor:
         return x_BTF[..., :1]
+
+
+class Twice(nn.Module):
+    """Forecasts the first feature, one below it and two above it."""
+
+    def forward(self, x_BTF: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x_BTF[..., :1], x_BTF[..., :1] - 1.0, x_BTF[..., :1] + 2.0], dim=-1)
 
 
 def test_scores_are_apart_for_steps_within_and_across_a_break_clipped_at_6_only_where_they_say_so() -> None:
@@ -56,3 +63,34 @@ def test_a_kind_of_step_without_rows_has_no_scores() -> None:
     got = validate(Reader(), tiny_dataset(), kind="mse", device=torch.device("cpu"))
     assert "val_within_ic" in got.scores
     assert not [name for name in got.scores if "break" in name]
+
+
+def test_skill_is_the_share_of_the_loss_of_zero_that_is_gone_and_quantiles_do_not_count_in_it() -> None:
+    data = tiny_dataset()
+    rows = np.flatnonzero(data.mask("validation"))
+    x_NF, y_N = data.x_NF.copy(), data.y_N.copy()
+    x_NF[rows, 0], y_N[rows] = 0.0, 0.0
+    x_NF[rows[:2], 0], y_N[rows[:2]] = [1.0, 3.0], [4.0, 2.0]
+    other = replace(data, x_NF=x_NF, y_N=y_N, settings=DatasetSettings(label_clip=3.0))
+    cpu, count = torch.device("cpu"), rows.size
+    # clipped labels 3 and 2: misses 2 and 1 of the forecast, 3 and 2 of zero
+    for kind, zero, left in (("mse", 9.0 + 4.0, 4.0 + 1.0), ("huber", 2.5 + 1.5, 1.5 + 0.5)):
+        got = validate(Reader(), other, kind=kind, device=cpu)
+        assert got.skill == pytest.approx(1.0 - left / zero, rel=1e-12)
+        assert zero_loss(other, kind=kind) == pytest.approx(zero / count, rel=1e-12)
+        assert (got.rows, got.below) == (count, ())
+    # pinball of zero at the levels 0.1 and 0.9, labels 3 and 2: the mean of 0.1 and 0.9 of each
+    assert zero_loss(other, kind="quantile", quantiles=(0.1, 0.9)) == pytest.approx((13.0 + 0.5 * 5.0) / count)
+    got = validate(Twice(), other, kind="quantile", quantiles=(0.1, 0.9), device=cpu)
+    assert got.skill == pytest.approx(1.0 - 5.0 / 13.0, rel=1e-12)
+    y_V = y_N[rows]
+    assert got.below == tuple(float((y_V <= out_V).mean()) for out_V in (x_NF[rows, 0] - 1.0, x_NF[rows, 0] + 2.0))
+
+
+def test_forecasts_that_are_not_finite_have_no_scores_and_no_finite_loss() -> None:
+    data = tiny_dataset()
+    x_NF = data.x_NF.copy()
+    x_NF[np.flatnonzero(data.mask("validation"))[3], 0] = np.nan
+    got = validate(Reader(), replace(data, x_NF=x_NF), kind="mse", device=torch.device("cpu"))
+    assert got.scores == {}
+    assert all(np.isnan([got.loss, got.loss_unclipped, got.skill, got.ic, got.rank_ic]))
