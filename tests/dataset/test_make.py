@@ -156,6 +156,12 @@ def test_bars_before_the_first_usable_one_are_counted_by_part_and_symbols_withou
         make_dataset(few, DatasetSettings(), scaler=data.scaler, split=data.split)
 
 
+def test_no_bars_at_all_are_too_little_history_too(table: FeatureFrame, data: Dataset) -> None:
+    empty = replace(table, frame=table.frame.clear(), calendars={})
+    with pytest.raises(DatasetError, match="0 bars and 0 sessions at most"):
+        make_dataset(empty, DatasetSettings(), scaler=data.scaler, split=data.split)
+
+
 def test_each_symbol_has_its_calendar_and_its_span(data: Dataset) -> None:
     spans = data.spans().select("symbol", "calendar", "first_session", "last_session")
     assert spans["symbol"].to_list() == [f"SIM00{number}" for number in range(1, 7)]

@@ -56,6 +56,10 @@ def test_scaler_survives_json_bit_for_bit() -> None:
     assert np.array_equal(back.centre_F, scaler.centre_F)
     assert np.array_equal(back.scale_F, scaler.scale_F)
     assert back.clip == 5.0
+    whole = Scaler.from_dict(
+        {"names": ["a"], "centre": [0], "scale": [2], "clip": 6}
+    )  # as another program may write it
+    assert (whole.centre_F.dtype, whole.scale_F.dtype, type(whole.clip)) == (np.float64, np.float64, float)
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1e-20, 1.0, 1e20])

@@ -187,6 +187,22 @@ def test_a_market_that_stops_moving_has_no_unit_and_no_target(seed: int) -> None
     assert full["ret"][377:-1].to_list() == [0.0] * (full.height - 378)
 
 
+def test_the_unit_of_a_night_needs_no_step_within_a_session() -> None:
+    """Stored are the last and the first bar of each session: no step within is known, every night is."""
+    frame = walk("A", "XNYS", SPRING, seed=4)
+    days = pl.col("ts").dt.date()
+    frame = frame.filter(
+        (pl.col("ts") == pl.col("ts").min().over(days)) | (pl.col("ts") == pl.col("ts").max().over(days))
+    )
+    full = add_targets(frame, DatasetSettings(target="raw"), universe=("A",))
+    nights = full.filter(pl.col("kind") == BREAK)
+    closes = frame["close"].to_list()
+    steps = [math.log(after / before) ** 2 for before, after in zip(closes[1::2], closes[2::2], strict=False)]
+    want = [None if n < 5 else math.sqrt(sum(steps[:n][-20:]) / min(n, 20)) for n in range(nights.height)]
+    assert nights["vol"].to_list() == [None if unit is None else pytest.approx(unit, rel=1e-9) for unit in want]
+    assert full.filter(pl.col("kind") == WITHIN)["vol"].null_count() == nights.height
+
+
 def test_rows_are_cut_into_blocks_between_symbols_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "BLOCK", 10)
     frame = pl.DataFrame({"symbol": list("aaaabbbbbccccccccccccdde"), "row": range(24)})  # 4, 5, 12, 2 and 1 rows

@@ -41,6 +41,7 @@ class Witness:
 
 def judge(order: dict[str, Any]) -> dict[str, Any]:
     """`outcome` is killed, survived, timeout, void (imports fail at once), or error (no test ran or imports it)."""
+    parent = os.getppid()
     reader, writer = os.pipe()
     start = time.monotonic()
     child = os.fork()
@@ -58,7 +59,7 @@ def judge(order: dict[str, Any]) -> dict[str, Any]:
         piece = os.read(reader, 65536) if ready else b""
         text += piece
         gone = ready and not piece
-        late = time.monotonic() - start > order["limit"]
+        late = time.monotonic() - start > order["limit"] or os.getppid() != parent  # nobody waits any more
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
