@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from klinepred.bars.ingest import ingest
 from klinepred.bars.report import IngestReport
+from klinepred.bars.sift import sift
 from klinepred.bars.store import scan_bars, store_version
 from klinepred.paths import Workspace
 from klinepred.schema import BAR_SCHEMA, PRICES
@@ -190,3 +191,25 @@ def test_the_same_file_once_more_does_not_confirm_its_own_last_bar(tmp_path: Pat
     assert [bad.reason.partition(":")[2] for bad in first.symbols[0].quarantined] == [" an unconfirmed price"]
     again = take(space, late)
     assert (again.version, again.symbols[0].new, again.symbols[0].unchanged) == (first.version, 0, 1)
+
+
+def test_a_stamp_counts_once_as_received_then_as_stored_then_as_set_aside() -> None:
+    """Twelve bars of a calm hour; bar 5 was stored, and bar 8 set aside, at 100 times the price."""
+    calm = walk(["A"]).head(12)
+    wrong = odd(calm, {5: 100.0, 8: 100.0})
+    at = pl.int_range(pl.len())
+    none = calm.clear()
+    known, waiting = wrong.filter(~at.is_in([8])), wrong.filter(at == 8)
+    right = sift(calm.filter(at.is_in([5, 8])), stored=known, waiting=waiting)
+    assert right.bars.equals(calm.filter(at.is_in([5, 8])))
+    assert [part.height for part in (right.rejects, right.confirmed, right.withdrawn)] == [0, 0, 0]
+    # the wrong one is received once more: the stored right one is not pushed out, what waits is not confirmed
+    again = sift(wrong.filter(at == 5), stored=calm.filter(~at.is_in([8])), waiting=waiting)
+    assert again.bars.height == again.confirmed.height == again.withdrawn.height == 0
+    assert again.rejects["ts"].to_list() == [calm["ts"][5]]
+    # a level that was set aside and now stays: what waits comes back, what is stored and calm is left alone
+    risen = odd(calm, dict.fromkeys(range(8, 12), 100.0))
+    back = sift(risen.tail(3), stored=calm.head(8), waiting=risen.filter(at == 8))
+    assert back.confirmed["ts"].to_list() == [calm["ts"][8]]
+    assert (back.bars.height, back.rejects.height, back.withdrawn.height) == (3, 0, 0)
+    assert sift(calm, stored=none, waiting=none).bars.equals(calm)

@@ -17,6 +17,7 @@ from klinepred.dataset.make import Dataset, choose_fold, make_dataset
 from klinepred.dataset.split import PARTS, make_splits
 from klinepred.errors import DatasetError
 from klinepred.features.build import FeatureFrame, build_features
+from klinepred.features.spec import Feature, FeatureSet
 from klinepred.settings import DatasetSettings, SimulateSettings, SplitSettings
 
 END = date(2026, 3, 31)
@@ -156,6 +157,22 @@ def test_bars_before_the_first_usable_one_are_counted_by_part_and_symbols_withou
         make_dataset(few, DatasetSettings(), scaler=data.scaler, split=data.split)
 
 
+@pytest.mark.parametrize(
+    ("bars", "sessions", "first"), [(1, 0, 0), (30, 0, 29), (100, 1, 99), (30, 1, 78), (30, 2, 156)]
+)
+def test_a_row_is_usable_from_exactly_its_looked_back_bars_and_sessions_on(
+    bars: int, sessions: int, first: int, table: FeatureFrame, data: Dataset
+) -> None:
+    """78 bars a session; of both demands the later one decides."""
+    plain = Feature("price__plain", "c", pl.col("close"), bars, bars, "", lookback_sessions=sessions)
+    frame = table.frame.select("symbol", "ts", "close", price__plain=pl.col("close").cast(pl.Float32))
+    small = replace(table, frame=frame, features=FeatureSet("plain", (plain,)))
+    got = make_dataset(small, DatasetSettings(target="raw"), split=data.split).rows
+    for symbol in table.calendars:
+        its = frame.filter(pl.col("symbol") == symbol)["ts"]
+        assert got.filter(pl.col("symbol") == symbol)["ts"].to_list() == its[first:].to_list()
+
+
 def test_no_bars_at_all_are_too_little_history_too(table: FeatureFrame, data: Dataset) -> None:
     empty = replace(table, frame=table.frame.clear(), calendars={})
     with pytest.raises(DatasetError, match="0 bars and 0 sessions at most"):
@@ -181,6 +198,8 @@ def test_the_arrays_have_the_kinds_that_are_promised_and_a_file_holds_the_same(
     assert isinstance(filed.x_NF, np.memmap)
     assert not isinstance(data.x_NF, np.memmap)
     assert np.array_equal(filed.x_NF, data.x_NF)
+    with pytest.raises(FileNotFoundError):
+        make_dataset(table, DatasetSettings(), on_disk=True, folder=tmp_path / "none")
     for part in PARTS:  # a label belongs to a part once some sequence owns its row
         own = np.isfinite(data.y_N) & (data.part_N == PARTS.index(part))
         assert np.array_equal(data.mask(part), own & data.sequences.owned(own.size))

@@ -161,6 +161,19 @@ def test_a_bar_without_a_label_is_of_the_part_of_its_session_and_nothing_is_remo
     assert removed_labels(got) == {"validation": {"embargoed": 1}, "test": {"embargoed": 1}}
 
 
+def test_the_embargo_counts_sessions_not_labels() -> None:
+    """Three bars a session, the last of which looks into the next; two sessions are left out after each border."""
+    days = [day for day in DAYS[:12] for _ in range(3)]
+    ends = [*days[1:], None]
+    frame = pl.DataFrame(
+        {"session": days, "first_session": ends, "last_session": ends, "raw": [0.0] * 35 + [None]},
+        schema={"session": pl.Date, "first_session": pl.Date, "last_session": pl.Date, "raw": pl.Float64},
+    )
+    got = assign_parts(frame, Split(DAYS[2], DAYS[5], DAYS[7], embargo=2))
+    out = [row for row, why in enumerate(got["removed"]) if why == 2]
+    assert out == [*range(8, 14), *range(23, 29)]  # labels that end in sessions 3, 4 and 8, 9
+
+
 def test_scheme_without_folds_is_said_to_be_ignored() -> None:
     table = {"name": "one", "dataset": {"split": {"scheme": "rolling"}}}
     assert any("split.scheme is ignored" in line for line in Pipeline.model_validate(table).ignored())

@@ -8,6 +8,7 @@ import pytest
 
 from klinepred.features import cross
 from klinepred.features.build import F50, build_features
+from klinepred.schema import PRICES
 from tests.features.frames import bits_differ, built, float64, market
 
 CROSS = [name for name in F50.names if name.startswith("cross__")]
@@ -86,6 +87,18 @@ def test_equal_moves_share_a_rank() -> None:
     assert table["cross__rank_12"].drop_nulls().unique().to_list() == [0.0]
     assert table["cross__relative_1"].drop_nulls().abs().max() < 1e-12  # type: ignore[operator]
     assert table["cross__beta_78"].drop_nulls()[-1] == pytest.approx(1.0)
+
+
+def test_moves_that_differ_by_the_rounding_of_a_price_level_alone_share_a_rank() -> None:
+    bars = market("ABCDEF", days=3, seed=55)
+    level = pl.when(pl.col("symbol") == "B").then(3.0).when(pl.col("symbol") == "C").then(0.7).otherwise(1.0)
+    one = bars.filter(pl.col("symbol") == "A")
+    same = pl.concat([one.with_columns(symbol=pl.lit(name)) for name in "ABC"])
+    priced = same.with_columns(pl.col(name) * level for name in PRICES)
+    table = float64(pl.concat([priced, bars.filter(pl.col("symbol") > "C")]))
+    ranks = [table.filter(pl.col("symbol") == name)["cross__rank_12"].to_list() for name in "ABC"]
+    assert ranks[0] == ranks[1] == ranks[2]
+    assert len(set(ranks[0])) > 3
 
 
 def test_slices_of_time_are_put_together_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ _SIFT: Final = (
     *("an_error_over_a_stored_bar_is_no_revision_and_no_split", "a_last_bar_in_doubt_is_stored_once_its_level_stays"),
     *("a_last_bar_in_doubt_stays_out_where_the_level_goes_back", "a_wrong_delivery_cannot_push_stored_bars_out"),
     "a_stored_bar_that_later_bars_show_to_be_wrong_is_withdrawn_and_said",
+    "a_stamp_counts_once_as_received_then_as_stored_then_as_set_aside",
     "the_rest_of_the_delivery_and_other_symbols_are_untouched",
 )
 """Without those that take in the same bars in many orders: they need a minute."""

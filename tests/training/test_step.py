@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,7 +11,8 @@ from torch import nn
 
 from klinepred.settings import TrainSettings
 from klinepred.training.precision import Precision, resolve
-from klinepred.training.step import clip_gradients, masked_loss, take_step
+from klinepred.training.ranks import Ranks
+from klinepred.training.step import Spread, clip_gradients, masked_loss, take_step
 
 CPU = torch.device("cpu")
 FP16 = TrainSettings(precision="fp16")
@@ -138,6 +139,33 @@ def test_the_loss_is_the_mean_over_labelled_rows_only() -> None:
     labelled = torch.tensor([[True, True, False]])
     assert float(masked_loss(pred, y, labelled, kind="mse")) == pytest.approx((0.25 + 9.0) / 2)
     assert float(masked_loss(pred, y, labelled, kind="huber")) == pytest.approx((0.125 + 2.5) / 2)
+
+
+def test_a_batch_that_two_processes_divide_is_weighed_by_the_labels_of_both() -> None:
+    """This process has one labelled row of four, the other three; the gradients of both are averaged elsewhere."""
+
+    class Both:
+        world = 2
+
+        def sums(self, value: float) -> tuple[float, ...]:
+            return (value + 0.4375,)  # what the other process adds: half of its loss
+
+    network, train = Fixed(), TrainSettings(clip_norm=100.0)
+    precision = resolve(train, CPU)
+    result = take_step(
+        network,
+        torch.optim.SGD(network.parameters(), lr=1.0),
+        precision.scaler(train),
+        batch(3.0, 4.0),
+        precision=precision,
+        train=train,
+        spread=Spread(network, 4, cast(Ranks, Both())),
+    )
+    assert network.weight.grad is not None
+    assert network.weight.grad.tolist() == [1.5, 2.0]  # (3, 4) times two processes over four labels
+    assert result.loss == pytest.approx(0.25 / 4 + 0.4375)
+    assert result.norm == pytest.approx(2.5)
+    assert not result.clipped
 
 
 def test_the_loss_of_a_half_precision_forecast_is_float32() -> None:
