@@ -21,6 +21,7 @@ from klinepred.audit.targets import check_targets
 from klinepred.dataset.make import Dataset
 from klinepred.errors import DatasetError
 from klinepred.features.build import FeatureFrame
+from klinepred.headway import Work
 from klinepred.model.bundle import ModelBundle
 
 
@@ -39,17 +40,23 @@ def certify(
     KlinepredError
         A step refuses these data (too little history, say); nothing is certified then.
     """
-    table = table_of(stages, evidence, evidence.bars)
-    data = stages.dataset(table)
-    checks = [Check("bars", "evidence", True, evidence.about)]
-    checks += audit_features(stages, evidence, table=table, data=data, depth=depth)
-    checks += check_dataset(
-        stages, evidence, table, data, held_out=depth.held_out if evidence.bars.height <= depth.evidence else 0
-    )
-    with one_thread():
-        checks += check_training(stages, data)
-        asked = bundle or untrained(stages, data)
-        checks += check_predictions(stages, asked, data, evidence.bars, replays=depth.replays)
+    with Work("steps of the audit", total=5) as work:
+        table = table_of(stages, evidence, evidence.bars)
+        data = stages.dataset(table)
+        work.step()
+        checks = [Check("bars", "evidence", True, evidence.about)]
+        checks += audit_features(stages, evidence, table=table, data=data, depth=depth)
+        work.step()
+        checks += check_dataset(
+            stages, evidence, table, data, held_out=depth.held_out if evidence.bars.height <= depth.evidence else 0
+        )
+        work.step()
+        with one_thread():
+            checks += check_training(stages, data)
+            work.step()
+            asked = bundle or untrained(stages, data)
+            checks += check_predictions(stages, asked, data, evidence.bars, replays=depth.replays)
+            work.step()
     return Certificate(tuple(sorted(checks, key=lambda check: KINDS.index(check.kind))))
 
 

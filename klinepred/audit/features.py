@@ -13,6 +13,7 @@ from klinepred.audit.islands import islands
 from klinepred.audit.stages import Evidence, Stages
 from klinepred.calendar import place
 from klinepred.features.spec import Feature
+from klinepred.headway import stepwise
 
 ROWS = "rows"
 """The name under which faults of the rows themselves are kept."""
@@ -91,7 +92,8 @@ def _futures(
 ) -> None:
     names = evidence.features.names
     single = stages.features(bars, evidence.universe, pl.Float32())
-    for number, cut in enumerate(choose_cuts(bars, most=depth.cuts)):
+    cuts = choose_cuts(bars, most=depth.cuts)
+    for number, cut in enumerate(stepwise(cuts, "moments after which the future is changed")):
         past, now = pl.col("ts") <= cut.ts, bars.get_column("ts") > cut.ts
         known = whole.filter(past)
         for future, make in list(FUTURES.items())[: depth.futures]:
@@ -115,7 +117,7 @@ def _pasts(
     session = place(bars).get_column("session")
     days = session.unique().sort()
     spreads = {name: spread_of(whole.get_column(name)) for name in evidence.features.names}
-    for number in range(min(starts, len(days) - 1)):
+    for number in stepwise(range(min(starts, len(days) - 1)), "later starts of history"):
         first = days[1 + 2 * number]
         rest = bars.filter(session >= first)
         part = stages.features(rest, evidence.universe, pl.Float64())
@@ -153,7 +155,7 @@ def _islands(
     """Change short stretches everywhere, and compare each feature where its lookback lies between two of them."""
     own = tuple(one for one in evidence.features.features if one.family != "cross")  # those read all symbols at once
     spreads = {one.name: spread_of(whole.get_column(one.name)) for one in own}
-    for some in islands(bars, own, effort=effort):
+    for some in stepwise(islands(bars, own, effort=effort), "stretches changed all over"):
         part = stages.features(some.bars, evidence.universe, pl.Float64())
         if not same_rows(whole, part):
             found.add("islands", {ROWS: "other rows where prices and volumes are changed"})

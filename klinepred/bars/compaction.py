@@ -16,6 +16,7 @@ from klinepred.bars.parts import MONTH, write_parts
 from klinepred.bars.tables import BARS, BOUND
 from klinepred.bars.turn import store_writer
 from klinepred.errors import StoreError
+from klinepred.headway import stepwise
 from klinepred.paths import Workspace
 
 log = logging.getLogger("klinepred.bars")
@@ -50,7 +51,7 @@ def compact(space: Workspace, *, most: int = MOST_FILES, wait_s: float = WAIT_S)
     """
     done: list[Compacted] = []
     _, parts = tables.read_parts(space.store, BARS)
-    for month in sorted({str(part.month) for part in parts}):
+    for month in stepwise(sorted({str(part.month) for part in parts}), "months compacted"):
         if sum(part.month == month for part in parts) > most:
             with store_writer(space, wait_s=wait_s):
                 done.extend(_rewrite(space, month, most))

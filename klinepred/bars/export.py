@@ -16,6 +16,7 @@ from klinepred.bars.store import need_store, need_symbols, scan_rows, store_vers
 from klinepred.bars.tables import reason
 from klinepred.calendar import Clock
 from klinepred.errors import StoreError, UsageError
+from klinepred.headway import Work
 from klinepred.paths import Workspace, file_name, open_atomic
 from klinepred.schema import BAR_SCHEMA
 from klinepred.spreadsheet import guarded
@@ -90,14 +91,16 @@ def export_bars(
         )
 
     def read(group: Sequence[str]) -> pl.DataFrame:
+        work.step(len(group))
         return rows.filter(pl.col("symbol").is_in(group)).select(BAR_SCHEMA.keys()).sort("symbol", "ts").collect()
 
     if per_symbol:
         paths = {output / f"{_name(symbol)}.{form}": [symbol] for symbol in sizes["symbol"]}
     else:
         paths = {output: sizes["symbol"].to_list()}
-    for path, names in paths.items():
-        _write(path, form, map(read, _groups(sizes.filter(pl.col("symbol").is_in(names)))))
+    with Work("symbols written", total=sizes.height) as work:
+        for path, names in paths.items():
+            _write(path, form, map(read, _groups(sizes.filter(pl.col("symbol").is_in(names)))))
     clocks: dict[Clock, list[str]] = {}
     stored = stored_clocks(space, as_of=version)
     for symbol in sizes["symbol"]:

@@ -29,6 +29,7 @@ from klinepred.bars.spans import add_sessions, find_renames, mark_ended, newest_
 from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols, store_version
 from klinepred.bars.summary import summarise
 from klinepred.calendar import Clock, known_span, place
+from klinepred.headway import stepwise
 from klinepred.paths import Workspace
 from klinepred.schema import BAR, BAR_SCHEMA, CALENDAR, TS, Bars
 
@@ -203,7 +204,8 @@ def examine(
     sizes = bars.group_by("symbol").agg(bars=pl.len(), ahead=(~finished).sum()).sort("symbol").collect()
     found: dict[str, list[pl.DataFrame]] = {name: [] for name in ("seen", "sessions", "gaps", "jumps", "odd")}
     moves: dict[str, list[pl.DataFrame]] = {}
-    for some in _groups(sizes):
+    groups = list(_groups(sizes))
+    for some in stepwise(groups, "groups of symbols looked over"):
         chosen = bars.filter(pl.col("symbol").is_in(some) & finished.fill_null(True))
         table = chosen.select(*BAR_SCHEMA, CALENDAR).collect()
         for (name,), part in table.group_by(CALENDAR, maintain_order=True):

@@ -30,6 +30,7 @@ from klinepred.bars.turn import store_writer
 from klinepred.calendar import Clock, segments, zone_of
 from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import SourceError
+from klinepred.headway import stepwise
 from klinepred.paths import Workspace
 from klinepred.settings import DataSettings
 
@@ -120,6 +121,8 @@ def take_in(
     told = time.monotonic()
     stored = 0
     work = partial(parcels, data=data, clock=clock, now=now, limit=BATCH_ROWS)
+    if isinstance(arriving, list):  # files; what comes over a wire tells itself how far it is
+        arriving = stepwise(arriving, "files taken in")
     for parcel in engine.spread(work, arriving):
         stored += _take(parcel, desk, hours, wait_s=wait_s)
         if time.monotonic() - told > TALK_EVERY_S:

@@ -14,6 +14,7 @@ import click
 
 from klinepred import __version__
 from klinepred.errors import KlinepredError, out_of_memory
+from klinepred.headway import watch
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -132,6 +133,8 @@ def main(args: list[str] | None = None) -> int:
         if found is None:
             raise
         return _fail(found)
+    finally:
+        watch(None)
     return code if isinstance(code, int) else 0
 
 

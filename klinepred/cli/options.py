@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,6 +16,7 @@ import click
 from klinepred.config import load_pipeline
 from klinepred.engine.engine import HERE, Engine
 from klinepred.errors import UsageError
+from klinepred.headway import Screen, watch
 from klinepred.moment import SPAN, read_moment
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
@@ -120,7 +123,7 @@ def start(workspace: Path, *, quiet: bool, verbose: bool) -> Workspace:
 
 
 def talk(*, quiet: bool, verbose: bool) -> None:
-    """Send the log of klinepred to stderr, one plain line a record; `quiet` leaves errors only."""
+    """Send the log of klinepred to stderr, one plain line a record, and show work on a terminal; `quiet`: errors only."""
     log = logging.getLogger("klinepred")
     log.handlers.clear()
     handler = _Echo()
@@ -128,6 +131,14 @@ def talk(*, quiet: bool, verbose: bool) -> None:
     log.addHandler(handler)
     log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
+    bars = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    watch(_board if bars and not quiet else None)
+
+
+def _board() -> Screen:
+    from klinepred.cli.board import Board
+
+    return Board()
 
 
 class _Echo(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from klinepred.cli.output import open_rows, write_rows
+from klinepred.headway import watch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,6 +67,8 @@ def range_to(
 
     whole = form in ("table", "json") or order is not None or top is not None
     if not whole:
+        if output is None and sys.stdout.isatty():
+            watch(None)  # the rows themselves show how far it is
         with open_rows(form, output) as put:
             for rows in slices():
                 put(rows)

@@ -12,6 +12,7 @@ import numpy as np
 
 from klinepred.dataset.make import Dataset
 from klinepred.dataset.sequences import Sequences
+from klinepred.headway import stepwise
 from klinepred.metrics import ic as ic_of
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.forward import forward_rows
@@ -75,7 +76,7 @@ def weigh_features(bundle: ModelBundle, data: Dataset, *, seed: int, budget: flo
 
     error, ic = score()
     found = []
-    for column, name in enumerate(names):
+    for column, name in enumerate(stepwise(names, "importance of features")):
         kept_K = x_KF[:, column].copy()
         x_KF[:, column] = kept_K[order_K]
         worse, less = score()

@@ -121,7 +121,9 @@ def _compute(
         masked = values.with_columns(own.masks).select("symbol", "ts", "close", *own.names)
         return masked, values.select("symbol", "ts", "_row", *CROSS_INPUT)
 
-    masked, moves = zip(*each(own_part, parts_of(placed, sizes_of(placed))), strict=True)
+    sizes = sizes_of(placed)
+    done = each(own_part, parts_of(placed, sizes), what="features of symbols", total=sizes.height)
+    masked, moves = zip(*done, strict=True)
     shared = pl.concat(moves)
     if across.names:
         sides = across_columns(shared, across, universe=members)

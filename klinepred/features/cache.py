@@ -23,6 +23,7 @@ from klinepred.features.cross import CROSS_BARS, CROSS_INPUT
 from klinepred.features.kept import read_kept, tools, write_kept
 from klinepred.features.refresh import QUARTER, Quarter, refresh
 from klinepred.features.spec import FeatureSet
+from klinepred.headway import stepwise
 from klinepred.schema import Bars
 
 BATCH_ROWS: Final = 1_000_000
@@ -105,7 +106,8 @@ def cached_features(
     total = computed = 0
     with _locked(folder, features):
         work = partial(refresh, bars=bars, features=features, place=place)
-        for done in engine.map(work, _groups(bars, workers=engine.workers)):
+        groups = _groups(bars, workers=engine.workers)
+        for done in stepwise(engine.map(work, groups), "features, groups of symbols", total=len(groups)):
             for quarter, parts in done.quarters.items():
                 quarters.setdefault(quarter, {}).update(parts)
             calendars |= done.calendars
@@ -168,7 +170,8 @@ def _cross(
         for other in place.glob(f"{quarter}-*.arrow"):
             other.unlink()
         due.append(_Slice(_reads([quarters[name] for name in order[: number + 1]]), quarter, path))
-    for _ in engine.map(partial(_cross_slice, features=features, universe=universe), due):
+    work = partial(_cross_slice, features=features, universe=universe)
+    for _ in stepwise(engine.map(work, due), "features across symbols, quarters", total=len(due)):
         pass
     return out
 

@@ -60,12 +60,14 @@ def refresh(symbols: Sequence[str], *, bars: Bars, features: FeatureSet, place: 
     batch = bars.filter(pl.col("symbol").is_in(symbols)).collect().sort("symbol", "ts")
     names = sizes_of(batch).get_column("value").to_list()
     homes = [place / "own" / file_name(name) for name in names]
-    looks = each(lambda one: _look(*one), zip(parts_of(batch, sizes_of(batch)), homes, strict=True))
+    parts = zip(parts_of(batch, sizes_of(batch)), homes, strict=True)
+    looks = each(lambda one: _look(*one), parts, what="symbols compared", total=len(homes))
     stale = sum(look.bars.height - look.keep for look in looks)
     # by far the cheapest way to place many bars is all at once
     whole = placed_bars(batch) if stale * 2 > batch.height else None
     spots = [None] * len(looks) if whole is None else list(parts_of(whole, sizes_of(whole)))
-    each(lambda one: _refresh(*one, features, own), zip(looks, homes, spots, strict=True))
+    due = zip(looks, homes, spots, strict=True)
+    each(lambda one: _refresh(*one, features, own), due, what="features of symbols", total=len(homes))
     quarters: dict[str, dict[str, Quarter]] = {}
     for name, home, look in zip(names, homes, looks, strict=True):
         for row in look.quarters.iter_rows(named=True):

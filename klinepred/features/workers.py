@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import polars as pl
 
+from klinepred.headway import stepwise
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -17,7 +19,11 @@ def crew() -> int:
     return min(pl.thread_pool_size() + 1, 8)
 
 
-def each(function: Callable[[T], R], things: Iterable[T]) -> list[R]:
-    """`function` of each thing, in their order; the first error ends it once those begun are through."""
+def each(function: Callable[[T], R], things: Iterable[T], *, what: str = "", total: int = 0) -> list[R]:
+    """`function` of each thing, in their order; the first error ends it once those begun are through.
+
+    `what` it is about and how many there are: for those who wait, where it may take long.
+    """
     with ThreadPoolExecutor(crew(), "klinepred-features") as pool:
-        return list(pool.map(function, things))
+        done = pool.map(function, things)
+        return list(stepwise(done, what, total=total) if what else done)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from klinepred.errors import ModelError
+from klinepred.headway import Work
 from klinepred.model.bundle import TABLE, WEIGHTS, ModelBundle, load_bundle
 from klinepred.model.golden import FILE as GOLDEN
 from klinepred.model.golden_bars import FILE as GOLDEN_BARS
@@ -68,8 +69,11 @@ def export_onnx(folder: Path, to: Path) -> Path:
     runtime = _runtime()
 
     def write(part: Path) -> None:
-        _export(bundle, part / NETWORK)
-        _compare(bundle, runtime.InferenceSession(str(part / NETWORK), providers=["CPUExecutionProvider"]))
+        with Work("export as ONNX", total=2) as work:
+            _export(bundle, part / NETWORK)
+            work.step()
+            _compare(bundle, runtime.InferenceSession(str(part / NETWORK), providers=["CPUExecutionProvider"]))
+            work.step()
         shutil.copyfile(folder / TABLE, part / TABLE)
 
     return _whole(folder, to, write)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
 from klinepred.errors import StoreError
+from klinepred.headway import Work, stepwise
 from klinepred.paths import Workspace, write_atomic
 from klinepred.pipeline.data import dataset_of
 from klinepred.pipeline.symbols import choose_symbols
@@ -59,22 +60,27 @@ def evaluate_model(
 
     bundle = load_bundle(folder)
     mind_leaks(bundle)
-    data = dataset_of(bundle, space, now=now)
-    looks = count_looks(space, bundle.run_id, test_after=bundle.split.calibration_end.isoformat())
-    evaluation = evaluate(
-        bundle,
-        data,
-        settings=settings,
-        simulated=simulated_symbols(space),
-        looks=looks,
-        opens=_opens(data, space, now=now),
-    )
-    weights = weigh_features(bundle, data, seed=settings.seed)
-    background = _background(bundle, data, space, now=now)
-    report = write_report(evaluation, folder / "report.html", background=background, weights=weights)
-    _keep_verdict(evaluation, folder)
-    if bundle.run_id:
-        _record(evaluation, weights, bundle, space, report)
+    with Work("steps of the evaluation", total=4) as work:
+        data = dataset_of(bundle, space, now=now)
+        work.step()
+        looks = count_looks(space, bundle.run_id, test_after=bundle.split.calibration_end.isoformat())
+        evaluation = evaluate(
+            bundle,
+            data,
+            settings=settings,
+            simulated=simulated_symbols(space),
+            looks=looks,
+            opens=_opens(data, space, now=now),
+        )
+        work.step()
+        weights = weigh_features(bundle, data, seed=settings.seed)
+        work.step()
+        background = _background(bundle, data, space, now=now)
+        report = write_report(evaluation, folder / "report.html", background=background, weights=weights)
+        _keep_verdict(evaluation, folder)
+        if bundle.run_id:
+            _record(evaluation, weights, bundle, space, report)
+        work.step()
     return GradedModel(evaluation, bundle, report)
 
 
@@ -151,7 +157,7 @@ def compare_models(folders: tuple[Path, Path], space: Workspace, *, settings: Ev
     from klinepred.model.bundle import load_bundle
 
     samples = []
-    for folder in folders:
+    for folder in stepwise(folders, "models graded"):
         bundle = load_bundle(folder)
         mind_leaks(bundle)
         samples.append(sample_of(bundle, dataset_of(bundle, space)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from klinepred.bars.latest import last_bars
 from klinepred.bars.store import list_symbols, scan_bars, stored_clocks
+from klinepred.headway import Work
 from klinepred.paths import Workspace
 from klinepred.pipeline.folds import WalkForward
 from klinepred.pipeline.judge import known_symbols, mind_leaks
@@ -23,6 +24,7 @@ log = logging.getLogger("klinepred.pipeline")
 
 Span = tuple[datetime, datetime]
 
+HOUR: Final = timedelta(hours=1)
 SLICE_BARS: Final = 1_000_000
 """Bars predicted in one go, beside those that they look back over."""
 
@@ -123,16 +125,19 @@ def _slices(
     begins = dict(stored.select("symbol", "first_ts").iter_rows())
     earlier = last_bars(bars, before=low, reach=reach, begins={name: begins[name] for name in needed})
     step = timedelta(days=max(1, slice_bars // max(1, len(needed) * day)))
-    while low < high:
-        # slices end at midnight, so that they do not depend on the moment the range begins at
-        end = min(high, datetime.combine(low.date(), time(), UTC) + step)
-        part = bars.filter(pl.col("ts").is_between(low, end, closed="left")).collect()
-        if part.height:
-            frame = pl.concat([earlier, part]).sort("symbol", "ts")
-            answer = forecast(bundle, Bars(frame.lazy()), symbols=known, span=(low, end), now=now, need_rows=False)
-            yield _own(answer, turn, clocks)
-            earlier = frame.group_by("symbol", maintain_order=True).tail(reach).select(part.columns)
-        low = end
+    first = low
+    with Work("hours of the range predicted", total=(high - low) // HOUR) as work:
+        while low < high:
+            # slices end at midnight, so that they do not depend on the moment the range begins at
+            end = min(high, datetime.combine(low.date(), time(), UTC) + step)
+            part = bars.filter(pl.col("ts").is_between(low, end, closed="left")).collect()
+            if part.height:
+                frame = pl.concat([earlier, part]).sort("symbol", "ts")
+                answer = forecast(bundle, Bars(frame.lazy()), symbols=known, span=(low, end), now=now, need_rows=False)
+                yield _own(answer, turn, clocks)
+                earlier = frame.group_by("symbol", maintain_order=True).tail(reach).select(part.columns)
+            low = end
+            work.at((low - first) // HOUR)
 
 
 def _within(turn: Turn, span: Span) -> Span:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from klinepred.errors import TrainingError
+from klinepred.headway import Work
 from klinepred.settings import Pipeline
 
 if TYPE_CHECKING:
@@ -119,14 +120,15 @@ def say_start(study: Study, run: Pipeline) -> None:
         log.info("  %s", line)
 
 
-def teller(study: Study, parent: MlflowTracker) -> Callable[[Tried], None]:
-    """Says how a trial ended, and puts its loss into the study's run."""
+def teller(study: Study, parent: MlflowTracker, work: Work) -> Callable[[Tried], None]:
+    """Says how a trial ended, puts its loss into the study's run, and counts it as a step of `work`."""
     from klinepred.training.tracker import Metric
 
     total = int(study.about["trials"])
     lowest = [row.loss for row in study.rows() if row.outcome == "complete" and row.loss is not None]
 
     def tell(tried: Tried) -> None:
+        work.step()
         if tried.outcome == "complete" and tried.loss is not None:
             lowest.append(tried.loss)
         loss = "-" if tried.loss is None else f"{tried.loss:.5f}"

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from klinepred.bars.store import store_version
 from klinepred.config import parse_pipeline
 from klinepred.errors import TrainingError, UsageError
+from klinepred.headway import Work
 from klinepred.paths import Workspace, write_atomic
 from klinepred.pipeline.data import build_dataset
 from klinepred.pipeline.trials import Compute, Job, here, say_start, teller
@@ -194,7 +195,9 @@ def _carry_out(path: Path, ready: Ready, *, compute: Compute) -> Tuned:
     try:
         record_data(data, certified)
         say_start(Study(path), run)
-        compute(Job(path, setting, data, teller(Study(path), parent)))
+        ended = sum(row.outcome != "open" for row in Study(path).rows())
+        with Work("trials", total=int(about["trials"]), done=ended) as work:
+            compute(Job(path, setting, data, teller(Study(path), parent, work)))
         trials = tuple(best_first(Study(path).rows()))
         tuned = Tuned(path.stem, parent.run_id, trials, _best(trials, run))
         _keep(tuned, parent)

@@ -12,6 +12,7 @@ import polars as pl
 
 import klinepred as kp
 from klinepred.cli import main
+from tests.heard import Heard, listening
 
 NOW: Final = "2026-06-30T22:00:00Z"
 NAMES: Final = ("AAPL", "MSFT", "NVDA", "AMZN", "META", "SPY")
@@ -47,6 +48,8 @@ bootstrap = 50
 
 RUN: set[str] = set()
 """What has been run: a line that several pages share is run once."""
+HEARD: dict[str, Heard] = {}
+"""What was heard of the commands that made the workspace, by their first word."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ def prepare(root: Path) -> Prepared:
 
 def _run(*words: str) -> None:
     clock = () if words[0] in ("train", "models") else ("--now", NOW)
-    assert main([*words, "-q", *clock]) == 0, words
+    with listening() as heard:
+        assert main([*words, "-q", *clock]) == 0, words
+    HEARD.setdefault(words[0], Heard()).pieces += heard.pieces
     RUN.add(" ".join(("klinepred", *words)))
 
 

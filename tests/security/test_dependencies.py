@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +48,24 @@ def test_each_direct_dependency_was_reviewed_in_the_version_that_is_pinned() -> 
 def test_everything_that_developers_install_is_pinned_too() -> None:
     every = set().union(*map(named, project()["optional-dependencies"].values()))
     assert every - set(pins()) == set()
+
+
+def imported() -> set[str]:
+    """First names of all modules that the product imports anywhere, those of Python itself left out."""
+    found = set()
+    for path in (ROOT / "klinepred").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found - sys.stdlib_module_names - {"klinepred"}
+
+
+def test_whatever_is_imported_is_asked_for_by_name() -> None:
+    """What only comes along with another package may stay away with its next version."""
+    extras = project()["optional-dependencies"]
+    asked = named(project()["dependencies"]).union(*(named(extras[one]) for one in ("exchange", "onnx", "ray", "s3")))
+    homes = packages_distributions()
+    assert {"torch", "mlflow", "ccxt", "exchange_calendars"} <= imported()
+    assert {name for name in imported() if not asked & {plain(home) for home in homes.get(name, [])}} == set()

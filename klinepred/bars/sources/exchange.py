@@ -15,6 +15,7 @@ from klinepred.bars.sources.batch import Batch
 from klinepred.bars.sources.exchange_page import Venue, find_market, load_markets, page_size, read_page, venue
 from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
 from klinepred.bars.sources.patience import BUSY_TOTAL_S, FAULT_WAITS_S, Patience, lengthened, rest
+from klinepred.headway import Work, stepwise
 from klinepred.schema import BAR
 
 log = logging.getLogger("klinepred.bars")
@@ -77,7 +78,7 @@ def fetch(
         send = partial(_send, patience=Patience(exchange, BUSY.format(exchange)))
         shut = _ahead(start, now) or _shut(place, send)
         taken: set[str] = set()
-        for given in dict.fromkeys(symbols):
+        for given in stepwise(dict.fromkeys(symbols), f"markets asked of {exchange}"):
             name = shut or find_market(place, given)
             if isinstance(name, str) and name in barred:
                 name = barred[name]
@@ -154,20 +155,22 @@ def _pages(
     An empty page is no end: some exchanges answer with the bars of a window, and a window may have none.
     """
     size = page_size(place, name)
-    cursor = spans[0][0]
-    for low, high in spans:
-        cursor = max(cursor, low)
-        while cursor < high:
-            page = send(name, partial(read_page, place, name, cursor, size=size))
-            if page.is_empty():
-                cursor += size * BAR
-                continue
-            fresh = page.filter(pl.col("ts").is_null() | (pl.col("ts") >= cursor) & (pl.col("ts") < stop))
-            newest = fresh.get_column("ts").max()
-            if not isinstance(newest, datetime):
-                break  # all of it was there before, or lies after the end: nothing more comes
-            yield fresh
-            cursor = newest + BAR
+    first, cursor = spans[0][0], spans[0][0]
+    with Work(name, total=(spans[-1][1] - first) // BAR) as work:
+        for low, high in spans:
+            cursor = max(cursor, low)
+            while cursor < high:
+                work.at((cursor - first) // BAR)
+                page = send(name, partial(read_page, place, name, cursor, size=size))
+                if page.is_empty():
+                    cursor += size * BAR
+                    continue
+                fresh = page.filter(pl.col("ts").is_null() | (pl.col("ts") >= cursor) & (pl.col("ts") < stop))
+                newest = fresh.get_column("ts").max()
+                if not isinstance(newest, datetime):
+                    break  # all of it was there before, or lies after the end: nothing more comes
+                yield fresh
+                cursor = newest + BAR
 
 
 def _send(what: str, one: Callable[[], Answer], *, patience: Patience) -> Answer:

@@ -13,6 +13,7 @@ from klinepred.bars.sources.market import Stretch, Traded, open_market, trade
 from klinepred.bars.sources.planted import Floats
 from klinepred.calendar import Clock, segments
 from klinepred.errors import CalendarError
+from klinepred.headway import stepwise
 from klinepred.schema import BAR_US, TS, VALUES
 from klinepred.settings import SimulateSettings
 
@@ -43,7 +44,8 @@ def simulate(settings: SimulateSettings, *, clock: Clock) -> Iterator[Delivery]:
     remarks: tuple[str, ...] = ()
     if settings.symbols == 1 and settings.market > 0.0:
         remarks = ("simulate: with one symbol there is no market factor; market is taken as 0",)
-    for month in _months(settings, clock):
+    months = (settings.end.year - settings.start.year) * 12 + settings.end.month - settings.start.month + 1
+    for month in stepwise(_months(settings, clock), "months simulated", total=months):
         yield Delivery(_table(month, settings, VALUES, _bars), source, remarks=remarks)
         remarks = ()
 

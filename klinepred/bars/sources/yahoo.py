@@ -16,6 +16,7 @@ from klinepred.bars.sources.faults import BusyError, FaultError, RefusedError
 from klinepred.bars.sources.patience import FAULT_WAITS_S, Patience, lengthened, rest
 from klinepred.bars.sources.yahoo_chart import NAME, Chart, ask, client
 from klinepred.calendar import Clock, grid, zone_of
+from klinepred.headway import Work
 from klinepred.schema import BAR
 
 log = logging.getLogger("klinepred.bars")
@@ -73,9 +74,10 @@ def fetch(
     if start is not None and start < first:
         remarks = (f"{LIMIT}: asked from {start}, taken from {first}; what is stored from before stays",)
     patience = Patience("Yahoo", BUSY)
-    with client() as yf, ThreadPoolExecutor(AT_ONCE, "yahoo") as pool:
+    names = list(spelt)
+    asking = Work("symbols asked of Yahoo", total=len(names))
+    with client() as yf, ThreadPoolExecutor(AT_ONCE, "yahoo") as pool, asking:
         send = partial(_send, pool, partial(ask, yf, clock=clock, begin=begin, stop=stop))
-        names = list(spelt)
         for at in range(0, len(names), AT_ONCE):
             group = names[at : at + AT_ONCE]
             outcomes = {} if patience.used_up() else send(group)
@@ -93,6 +95,7 @@ def fetch(
                 if answer.empty and _closed(clock, begin, stop, now=now):
                     failure = Failure("unchanged", f"{clock} has no finished bar in the days asked for")
                 batch.fail(name, failure, remarks=(*remarks, *_renamed(spelt[name], name)))
+            asking.step(len(group))
             if batch.full():
                 yield batch.deliver()
     if not batch.empty():
