@@ -270,31 +270,6 @@ def test_a_range_marks_bars_of_the_training_span(journey: Journey, capsys: pytes
     assert notes == sorted(notes, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("predict",), 1, "train one first"),
-        (("train",), 1, "klinepred ingest"),
-        (("evaluate",), 1, "train"),
-        (("train", "-p", "nothing"), 2, "demo"),
-        (("train", "--set", "train.epoch=3"), 2, "train.epochs"),
-        (("predict", "--now", "yesterday"), 2, "ISO 8601"),
-        (("predict", "--end", "2026-01-01"), 2, "--start"),
-        (("ingest", "nowhere.csv"), 2, "nowhere.csv"),
-    ],
-)
-def test_bad_input_gives_one_message_and_the_right_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, said: str
-) -> None:
-    got, out, err = typed(capsys, *words, "-w", str(tmp_path))
-    assert got == code
-    assert out == ""
-    assert said in err
-    for part in ("expected:", "got:", "do this:"):
-        assert err.count(part) == 1
-    assert "Traceback" not in err
-
-
 def test_a_copied_workspace_keeps_its_verdict_to_itself(journey: Journey, tmp_path: Path) -> None:
     import shutil
     import subprocess

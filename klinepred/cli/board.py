@@ -77,7 +77,7 @@ class Board:
 
 
 class _Above(io.TextIOBase):
-    """stderr while rows are shown: whole lines go above them. rich's own stand-in has no encoding: click passes by it."""
+    """stderr while rows are shown: whole lines go above them. rich's own has no encoding, so click passes it by."""
 
     def __init__(self, console: Console, stream: TextIO) -> None:
         self.rich_proxied_file = stream  # where the console itself writes

@@ -123,7 +123,7 @@ def start(workspace: Path, *, quiet: bool, verbose: bool) -> Workspace:
 
 
 def talk(*, quiet: bool, verbose: bool) -> None:
-    """Send the log of klinepred to stderr, one plain line a record, and show work on a terminal; `quiet`: errors only."""
+    """Send the log of klinepred to stderr, one plain line a record; show work on a terminal; `quiet`: errors only."""
     log = logging.getLogger("klinepred")
     log.handlers.clear()
     handler = _Echo()

@@ -20,7 +20,7 @@ import pytest
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.ingest import ingest
 from klinepred.bars.sources import archive, room, zipped
-from klinepred.bars.sources.files import find_files, read_files
+from klinepred.bars.sources.files import read_files
 from klinepred.bars.store import scan_bars
 from klinepred.errors import SourceError
 from klinepred.paths import Workspace
@@ -284,15 +284,6 @@ def test_an_unknown_way_of_packing_in_a_zip_is_one_message(tmp_path: Path) -> No
     with pytest.raises(SourceError) as refusal:
         _deliveries(_file(tmp_path, "a.zip", bytes(data)))
     assert "compression method" in refusal.value.got
-
-
-def test_folders_give_packed_files_too_and_nothing_hidden(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    names = ["a.csv", "b.csv.gz", "c.zip", "d.csv.zst", "e.json", "f.jsonl", "g.ndjson"]
-    for name in [*names, "._a.csv", "__MACOSX/x.csv", ".git/x.csv", "notes.md"]:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(CSV)
-    assert find_files([folder]) == [folder / name for name in names]
 
 
 def test_an_ingest_that_stops_in_the_middle_leaves_no_copy(tmp_path: Path) -> None:

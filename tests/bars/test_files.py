@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from klinepred.bars.clean import CONFLICT, OUTSIDE
 from klinepred.bars.delivery import Delivery
 from klinepred.bars.ingest import ingest
 from klinepred.bars.sources.columns import find_layout
 from klinepred.bars.sources.filenames import symbol_of_file
 from klinepred.bars.sources.files import find_files, read_files
-from klinepred.bars.sources.numbers import read_numbers
-from klinepred.bars.sources.spacing import to_five_minutes
-from klinepred.bars.sources.stamps import read_stamps
 from klinepred.calendar import Clock
 from klinepred.errors import SourceError, UsageError
 from klinepred.paths import Workspace
 from klinepred.schema import BAR_SCHEMA
-from tests.bars.made import NOW, ROUND, XNYS, flat, from_files, rows, utc, walk
+from tests.bars.made import NOW, XNYS, from_files, walk
 from tests.conftest import Typed
 
 HEADER = "symbol,datetime,open,high,low,close,volume\n"
@@ -223,160 +218,12 @@ def test_a_file_name_that_does_not_say_one_symbol_is_refused(name: str) -> None:
         symbol_of_file(Path(name))
 
 
-@pytest.mark.parametrize(
-    ("texts", "stamp"),
-    [
-        (["2026-06-01T13:30:00Z"], "2026-06-01T13:30:00"),
-        (["2026-06-01 13:30:00.250+00:00"], "2026-06-01T13:30:00.250"),
-        (["2026-06-01 09:30:00-0400"], "2026-06-01T13:30:00"),
-        (["2026-06-01 09:30:00-04"], "2026-06-01T13:30:00"),
-        (["2026-06-01 13:30 UTC"], "2026-06-01T13:30:00"),
-        (["2026-06-01 09:30:00"], "2026-06-01T13:30:00"),
-        (["2026-6-1 9:30:0"], "2026-06-01T13:30:00"),
-        (["2026.06.01 09:30"], "2026-06-01T13:30:00"),
-        (["2026/06/01 09:30:00"], "2026-06-01T13:30:00"),
-        (["01.06.2026 09:30"], "2026-06-01T13:30:00"),
-        (["20260601 093000"], "2026-06-01T13:30:00"),
-        (["20260601  09:30:00"], "2026-06-01T13:30:00"),
-        (["20260601093000"], "2026-06-01T13:30:00"),
-        (["20260601093000000"], "2026-06-01T13:30:00"),
-        (["06/01/2026 09:30", "06/15/2026 09:30"], "2026-06-01T13:30:00"),
-        (["01/06/2026 09:30", "15/06/2026 09:30"], "2026-06-01T13:30:00"),
-        (["06/01/2026 1:30 PM", "06/15/2026 1:30 PM"], "2026-06-01T17:30:00"),
-        (["20260601 09:30:00 US/Eastern"], "2026-06-01T13:30:00"),
-        (["2026-06-01 10:30:00 America/Argentina/Buenos_Aires"], "2026-06-01T13:30:00"),
-        (["1780320600"], "2026-06-01T13:30:00"),
-        (["1780320600.5"], "2026-06-01T13:30:00.500"),
-        (["1780320600000"], "2026-06-01T13:30:00"),
-        (["1780320600000000"], "2026-06-01T13:30:00"),
-        (["1780320600000000000"], "2026-06-01T13:30:00"),
-        (["-", "2026-06-01T13:30:00Z", "2026-06-01T13:35:00Z"][::-1], "2026-06-01T13:35:00"),
-    ],
-)
-def test_a_stamp_in_each_form(texts: list[str], stamp: str) -> None:
-    got = read_stamps(pl.Series("t", texts), time=None, symbol=None, tz=None, zone="America/New_York", where="f")
-    assert got.ts[0] == utc(stamp)
-
-
-def test_numbers_are_epochs_whose_unit_each_value_tells() -> None:
-    column = pl.Series("t", [1780320600, 1780320600000, 1780320600000000, 1780320600000000000])
-    got = read_stamps(column, time=None, symbol=None, tz=None, zone="UTC", where="f").ts
-    assert got.to_list() == [utc("2026-06-01T13:30:00")] * 4
-    got = read_stamps(column.head(2).cast(pl.Float64), time=None, symbol=None, tz=None, zone="UTC", where="f").ts
-    assert got.to_list() == [utc("2026-06-01T13:30:00")] * 2
-    with pytest.raises(SourceError, match="since 1970"):
-        read_stamps(pl.Series("t", [1, 2, 3]), time=None, symbol=None, tz=None, zone="UTC", where="f")
-
-
-@pytest.mark.parametrize(
-    ("texts", "words"),
-    [
-        (["2026-06-01 09:30", "2026-06-01T13:30:00Z"], "all say their zone"),
-        (["01/02/2026 09:30", "03/04/2026 09:30"], "which number is the month"),
-        (["13/14/2026 09:30", "14/13/2026 09:30"], "which number is the month"),
-        (["noon", "one"], "'noon'"),
-        (["05.01.26 14:30"], "years of four digits"),
-        (["1/5/26 9:30 AM"], "years of four digits"),
-    ],
-)
-def test_stamps_that_can_be_read_two_ways_are_refused(texts: list[str], words: str) -> None:
-    with pytest.raises(SourceError, match=words):
-        read_stamps(pl.Series("t", texts), time=None, symbol=None, tz=None, zone="UTC", where="f")
-
-
-def test_the_hour_that_comes_twice_is_told_by_order_and_the_one_that_never_comes_is_left_out() -> None:
-    texts = ["2025-11-02 00:55", "2025-11-02 01:00", "2025-11-02 01:00", "2025-11-02 01:05", "2026-03-08 02:30"]
-    got = read_stamps(pl.Series("t", texts), time=None, symbol=None, tz="America/New_York", zone="UTC", where="f")
-    want = [utc("2025-11-02T04:55"), utc("2025-11-02T05:00"), utc("2025-11-02T06:00"), None, None]
-    assert got.ts.to_list() == want
-    assert any("twice" in line for line in got.remarks)
-    assert any("spring" in line for line in got.remarks)
-    symbol = pl.Series("symbol", ["A", "B"])
-    pair = pl.Series("t", ["2025-11-02 01:00"] * 2)
-    alone = read_stamps(pair, time=None, symbol=symbol, tz="America/New_York", zone="UTC", where="f")
-    assert alone.ts.null_count() == 2
-
-
-def test_naive_stamps_say_aloud_which_zone_was_taken() -> None:
-    got = read_stamps(pl.Series("t", [datetime(2026, 6, 1, 9, 30)]), time=None, symbol=None, tz=None,
-                      zone="America/New_York", where="f")  # fmt: skip
-    assert got.ts[0] == utc("2026-06-01T13:30:00")
-    assert "America/New_York" in got.remarks[0]
-
-
-def _numbers(*texts: str) -> list[float | None]:
-    return read_numbers(pl.DataFrame({"p": texts}), ["p"], prices=["p"], where="f")["p"].to_list()
-
-
-def test_numbers_with_signs_of_thousands_decimal_commas_and_words_for_nothing() -> None:
-    assert _numbers("1,234.5", "12", "NaN", "", "null") == [1234.5, 12.0, None, None, None]
-    assert _numbers("1.234,5", "101,25", "7") == [1234.5, 101.25, 7.0]
-    assert _numbers("$1,234.50", "-3.5") == [1234.5, -3.5]
-    assert _numbers("1'234.50", "1’234’567.5", "12") == [1234.5, 1234567.5, 12.0]
-    assert _numbers("1'234,50", "1 234,5", "1\u00a0234,5") == [1234.5, 1234.5, 1234.5]
-    assert _numbers("1 2", "3", "4") == [None, 3.0, 4.0]
-    with pytest.raises(SourceError, match="both ways"):
-        _numbers("1,234", "2,345")
-    with pytest.raises(SourceError, match="one decimal sign"):
-        _numbers("1,23", "1,234.5")
-
-
 def test_a_layout_goes_by_names_and_a_doubled_column_is_refused() -> None:
     names = ["Date", "Close", "High", "Low", "Open", "Tick Volume", "Symbol"]
     layout = find_layout(names, where="f", sample={})
     assert (layout.stamp, layout.open, layout.close, layout.volumes) == ("Date", "Open", "Close", ("Tick Volume",))
     with pytest.raises(SourceError, match="one column for open"):
         find_layout([*names, "OPEN"], where="f", sample={})
-
-
-def _minutes(step: int, count: int, *, symbol: str = "A", start: str = "2026-06-01T13:30:00") -> pl.DataFrame:
-    """Flat rows `step` minutes apart: price 10.00, 10.01, …; volume 1, 2, …"""
-    stamps = [datetime.fromisoformat(start) + timedelta(minutes=step * number) for number in range(count)]
-    return rows(*(flat(symbol, stamp.isoformat(), 10.0 + 0.01 * spot, 1.0 + spot) for spot, stamp in enumerate(stamps)))
-
-
-def test_minutes_are_added_up_from_the_open_of_the_session() -> None:
-    got = to_five_minutes(_minutes(1, 12), clock=XNYS, ends=False)
-    assert got.frame.select("ts", "open", "high", "low", "close", "volume").rows() == [
-        (utc("2026-06-01T13:30"), 10.0, 10.04, 10.0, 10.04, 15.0),
-        (utc("2026-06-01T13:35"), 10.05, 10.09, 10.05, 10.09, 40.0),
-        (utc("2026-06-01T13:40"), 10.1, 10.11, 10.1, 10.11, 23.0),
-    ]
-    assert any("2 of 5" in line for line in got.remarks)
-
-
-def test_minutes_stamped_by_their_ends_make_the_same_bars() -> None:
-    opens = to_five_minutes(_minutes(1, 20), clock=XNYS, ends=False).frame
-    ends = to_five_minutes(_minutes(1, 20, start="2026-06-01T13:31:00"), clock=XNYS, ends=True).frame
-    assert ends.equals(opens)
-
-
-def test_repeated_minutes_count_once_and_bad_ones_are_set_aside() -> None:
-    good = _minutes(1, 10)
-    torn = good.slice(3, 1).with_columns(close=pl.col("close") + 1.0, high=pl.col("high") + 1.0)
-    late = rows(flat("A", "2026-06-01T20:00:00"))
-    got = to_five_minutes(pl.concat([good, good.head(2), torn, late]), clock=XNYS, ends=False)
-    assert got.frame["volume"].to_list() == [1.0 + 2.0 + 3.0 + 5.0, 40.0]
-    assert got.rejects.group_by("reason").len().sort("reason").rows() == sorted([(CONFLICT, 2), (OUTSIDE, 1)])
-
-
-@pytest.mark.parametrize(("step", "words"), [(10, "10-minute"), (60, "1-hour")])
-def test_spacings_that_make_no_five_minutes_are_refused_by_name(step: int, words: str) -> None:
-    got = to_five_minutes(_minutes(step, 30), clock=ROUND, ends=False)
-    assert got.frame.is_empty()
-    assert words in got.failures["A"].message
-
-
-def test_each_symbol_has_its_own_spacing() -> None:
-    frame = pl.concat([_minutes(1, 10, symbol="A"), _minutes(5, 4, symbol="B"), _minutes(60, 4, symbol="C")])
-    got = to_five_minutes(frame, clock=XNYS, ends=False)
-    assert got.frame.group_by("symbol").len().sort("symbol").rows() == [("A", 2), ("B", 4)]
-    assert list(got.failures) == ["C"]
-
-
-def test_a_few_rows_with_gaps_go_with_the_five_minutes_of_the_others() -> None:
-    frame = pl.concat([_minutes(5, 40, symbol="A"), _minutes(10, 2, symbol="B")])
-    assert not to_five_minutes(frame, clock=XNYS, ends=False).failures
 
 
 def test_the_schema_of_a_delivery_is_that_of_bars(tmp_path: Path) -> None:
@@ -399,3 +246,12 @@ def test_a_range_that_leaves_no_row_is_an_error_that_names_it(tmp_path: Path, ty
     code, _, err = typed("ingest", str(file), "-w", str(tmp_path / "w"), "--start", "2026-06-11")
     assert code == 1
     assert "from 2026-06-11 to the last" in err
+
+
+def test_folders_give_packed_files_too_and_nothing_hidden(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    names = ["a.csv", "b.csv.gz", "c.zip", "d.csv.zst", "e.json", "f.jsonl", "g.ndjson"]
+    for name in [*names, "._a.csv", "__MACOSX/x.csv", ".git/x.csv", "notes.md"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(GOOD)
+    assert find_files([folder]) == [folder / name for name in names]
