@@ -1,4 +1,4 @@
-"""Scores against scipy, slow loops and hand-made numbers."""
+"""In: forecasts and outcomes. Out: scores as scipy, slow loops and hand-made numbers give them."""
 
 from __future__ import annotations
 

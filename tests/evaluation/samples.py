@@ -1,4 +1,4 @@
-"""Test parts made by hand: a panel of bars with a known information coefficient."""
+"""In: an information coefficient. Out: test parts made by hand: a panel of bars that has it."""
 
 from __future__ import annotations
 

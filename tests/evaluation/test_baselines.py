@@ -1,4 +1,4 @@
-"""Baselines against scikit-learn, and that they know nothing of the rows they are asked for."""
+"""In: a small data set. Out: baselines as scikit-learn has them, which know nothing of the rows they are asked for."""
 
 from __future__ import annotations
 

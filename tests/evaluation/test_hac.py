@@ -1,4 +1,4 @@
-"""Errors robust to autocorrelation against slow loops, small changes of weights, and the spread over many samples."""
+"""In: series that remember. Out: errors as slow loops, small changes of weights and many samples give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profits, turnover and cost of hand-made positions."""
+"""In: hand-made positions. Out: profits, turnover and cost."""
 
 from __future__ import annotations
 

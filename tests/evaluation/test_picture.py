@@ -1,4 +1,4 @@
-"""The PNG preview."""
+"""In: an evaluation. Out: its PNG preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report stands alone and escapes everything."""
+"""In: an evaluation. Out: a report that stands alone and escapes everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of docs/verdict.md, one by one, and how often they are wrong."""
+"""In: evidence. Out: the rules of docs/verdict.md, one by one, and how often they are wrong."""
 
 from __future__ import annotations
 

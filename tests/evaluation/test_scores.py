@@ -1,4 +1,4 @@
-"""Scores of a panel against scipy and slow loops; pairs of forecasts; intervals."""
+"""In: a panel. Out: scores as scipy and slow loops give them; pairs of forecasts; intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard errors against closed forms and simulation, Student's t against scipy."""
+"""In: sums by session. Out: standard errors of closed forms and simulation, Student's t as scipy has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way from a dataset and a network to the verdict, and what it must not depend on."""
+"""In: a dataset, a network. Out: the whole way to the verdict, and what it must not depend on."""
 
 from __future__ import annotations
 
