@@ -39,10 +39,11 @@ docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-# KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ROUNDS, KLINEPRED_MUTANTS and KLINEPRED_SEED choose other counts and another seed.
+# KLINEPRED_FUZZ, KLINEPRED_KILLS, KLINEPRED_ORDEALS, KLINEPRED_ROUNDS, KLINEPRED_MUTANTS: other counts; KLINEPRED_SEED: another seed.
 soak: $(TEST)
 	@$(BIN)/pip install --quiet -c constraints.txt -e ".[test,fuzz]"
-	KLINEPRED_SOAK=1 $(BIN)/pytest tests/fuzz tests/bars/fuzz tests/bars/kills tests/bars/test_disk.py tests/audit/test_clean.py --durations=0
+	KLINEPRED_SOAK=1 $(BIN)/pytest tests/fuzz tests/bars/fuzz tests/bars/kills tests/ordeal tests/bars/test_disk.py \
+	  tests/audit/test_clean.py --durations=0
 	$(BIN)/python -m tests.mutation --seed $${KLINEPRED_SEED:-7} --mutants $${KLINEPRED_MUTANTS:-300}
 
 format: $(TEST)

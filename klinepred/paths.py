@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Workspace:
     Raises
     ------
     UsageError
-        `root`, or what it should lie in, is a file or an address; or its `~user` does not exist.
+        `root`, or what it should lie in, is a file or an address; its `~user` does not exist; or it is no text.
     """
 
     root: Path
@@ -50,6 +51,8 @@ class Workspace:
             raise UsageError(
                 f"workspace {root}", expected="a folder", got=str(error), do="write the path without ~"
             ) from error
+        if fault := no_text(path):
+            raise UsageError(f"workspace {str(path)!a}", expected="a path in UTF-8", got=fault[0], do=fault[1])
         there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
         if not there.is_dir():
             raise UsageError(
@@ -104,6 +107,21 @@ class Workspace:
     def tracking_uri(self) -> str:
         """The MLflow store of this workspace as a SQLAlchemy URI (an environment variable may overrule it)."""
         return sqlite_uri(self.mlruns / "mlflow.db")
+
+
+def no_text(path: PurePath) -> tuple[str, str] | None:
+    """What is wrong with a path that not every library would take for the same one, and what to do; None: nothing.
+
+    Python keeps bytes that are no UTF-8 as half signs; and where it takes names of files for another encoding (ASCII in
+    the locale C without UTF-8 mode), Delta and polars, which know UTF-8 alone, would look elsewhere.
+    """
+    text, encoding = str(path), sys.getfilesystemencoding()
+    if encoding.lower().replace("-", "") != "utf8" and not text.isascii():
+        told = f"names of files are taken for {encoding} (PYTHONUTF8=0, or an older locale)"
+        return told, "unset PYTHONUTF8, or set it to 1, and run the same command again"
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        return "bytes that are none", "rename the file or its folder"
+    return None
 
 
 def sqlite_uri(path: PurePath) -> str:

@@ -1,4 +1,4 @@
-"""In: the source tree. Out: each file is short, has a name that says something, and tells what comes in and goes out."""
+"""In: the source tree. Out: each file is short, has a name that says something, and tells what it is for."""
 
 from __future__ import annotations
 

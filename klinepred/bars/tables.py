@@ -94,7 +94,26 @@ def scan_table(
 def read_parts(folder: Place, name: str, version: int | datetime | None = None) -> tuple[int, list[Part]]:
     """The number of a version of the table `name` (-1 = there is no table) and its data files; see `open_table`."""
     table = open_table(folder / name, version)
-    return (-1, []) if table is None else (table.version(), list_parts(table))
+    if table is None:
+        return -1, []
+    _refuse_other(table, folder / name, SCHEMAS[name])
+    return table.version(), list_parts(table)
+
+
+def _refuse_other(table: DeltaTable, folder: Place, schema: Mapping[str, pl.DataType]) -> None:
+    """The columns are the format of the store: with others, another version of klinepred has written it."""
+    have = {field.name for field in table.schema().fields}
+    if have == set(schema):
+        return
+    more, less = sorted(have - set(schema)), sorted(set(schema) - have)
+    odd = [f"without {', '.join(less)}"] * bool(less) + [f"with {', '.join(more)} besides"] * bool(more)
+    raise StoreError(
+        f"store {folder}",
+        expected=f"a table of this version of klinepred: {', '.join(schema)}",
+        got=f"one {', '.join(odd)}",
+        do="work on it with the klinepred that wrote it; or export its bars with that one, and take them in here into a"
+        " new workspace",
+    )
 
 
 def scan_parts(folder: Place, name: str, parts: Sequence[Part]) -> pl.LazyFrame:

@@ -210,7 +210,6 @@ def test_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> None:
     "env",
     [
         {"LC_ALL": "C"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
     ],
 )
@@ -221,6 +220,17 @@ def test_poor_locale_is_survived(env: dict[str, str], tmp_path: Path) -> None:
     bad = spawned("train", "-p", "ü", env=env, cwd=tmp_path)
     assert bad.returncode == 2
     assert b"Traceback" not in bad.stderr
+
+
+def test_a_python_that_knows_ascii_alone_says_how_to_mend_it_and_works_in_ascii(tmp_path: Path) -> None:
+    """Python would find `Jürgen`, and Delta another folder."""
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    refused = spawned("init", "Jürgen 数据", env=env, cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    for part in (b"expected: a path in UTF-8", b"got:      names of files are taken for ascii", b"unset PYTHONUTF8"):
+        assert part in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert spawned("init", "plain", env=env, cwd=tmp_path).returncode == 0
 
 
 def test_python_dash_m_is_the_same_command() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from klinepred.errors import SourceError
+from klinepred.paths import no_text
 
 TEXT: Final = (".csv", ".tsv", ".txt", ".tab")
 BINARY: Final = (".parquet", ".pq", ".feather", ".arrow", ".ipc")
@@ -41,10 +42,8 @@ FOREIGN: Final = (
 
 def read_head(file: Path) -> bytes:
     """The first bytes of a file; SourceError where it cannot be opened, or its name is no text."""
-    if any("\ud800" <= sign <= "\udfff" for sign in str(file)):  # what Python makes of bytes that are no UTF-8
-        raise SourceError(
-            ascii(str(file)), expected="a name in UTF-8", got="bytes that are none", do="rename the file or its folder"
-        )
+    if fault := no_text(file):
+        raise SourceError(ascii(str(file)), expected="a name in UTF-8", got=fault[0], do=fault[1])
     try:
         with file.open("rb") as data:
             return data.read(HEAD_BYTES)

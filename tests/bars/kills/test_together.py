@@ -22,6 +22,7 @@ TOGETHER = (
     ("revised", "delete"),
     ("several", "restore", "new"),
     ("compact", "revised", "revised"),
+    ("new", "revised") * 4,
 )
 
 
