@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from klinepred.bars.commits import LOG, find_version, list_versions, open_delta
+from klinepred.bars.form import refuse_other
 from klinepred.bars.parts import MONTH, Part, list_parts, sizes_of, write_parts
 from klinepred.bars.transaction import commit
 from klinepred.bars.turn import OutrunError
@@ -96,24 +97,9 @@ def read_parts(folder: Place, name: str, version: int | datetime | None = None) 
     table = open_table(folder / name, version)
     if table is None:
         return -1, []
-    _refuse_other(table, folder / name, SCHEMAS[name])
+    refuse_other(table, folder / name, SCHEMAS[name])
     return table.version(), list_parts(table)
 
-
-def _refuse_other(table: DeltaTable, folder: Place, schema: Mapping[str, pl.DataType]) -> None:
-    """The columns are the format of the store: with others, another version of klinepred has written it."""
-    have = {field.name for field in table.schema().fields}
-    if have == set(schema):
-        return
-    more, less = sorted(have - set(schema)), sorted(set(schema) - have)
-    odd = [f"without {', '.join(less)}"] * bool(less) + [f"with {', '.join(more)} besides"] * bool(more)
-    raise StoreError(
-        f"store {folder}",
-        expected=f"a table of this version of klinepred: {', '.join(schema)}",
-        got=f"one {', '.join(odd)}",
-        do="work on it with the klinepred that wrote it; or export its bars with that one, and take them in here into a"
-        " new workspace",
-    )
 
 
 def scan_parts(folder: Place, name: str, parts: Sequence[Part]) -> pl.LazyFrame:
