@@ -11,6 +11,7 @@ import polars as pl
 
 from klinepred.bars import tables
 from klinepred.bars.clocks import bound_version
+from klinepred.bars.groups import groups
 from klinepred.bars.lock import WAIT_S
 from klinepred.bars.parts import MONTH, write_parts
 from klinepred.bars.tables import BARS, BOUND
@@ -78,7 +79,8 @@ def _rewrite(space: Workspace, month: str, most: int) -> Iterator[Compacted]:
     rows = sum(part.rows for part in old)
     with tables.writing(space.store, BARS, rows) as made:
         scan = tables.scan_parts(folder, BARS, old)
-        for names in _groups(scan):
+        sizes = scan.group_by("symbol").len().sort("symbol").collect()
+        for names in groups(sizes, most=FILE_ROWS):
             bars = scan.filter(pl.col("symbol").is_in(names)).collect().sort("symbol", "ts")
             (part,) = write_parts(folder, bars.with_columns(pl.lit(month).alias(MONTH)))
             made.append(part)
@@ -94,21 +96,6 @@ def _rewrite(space: Workspace, month: str, most: int) -> Iterator[Compacted]:
         }
         version = tables.put(space.store, BARS, add=made, remove=old, note=note, changes=False)
     yield Compacted(month, len(old), len(made), rows, version)
-
-
-def _groups(scan: pl.LazyFrame) -> Iterator[list[str]]:
-    """Neighbouring symbols, about `FILE_ROWS` bars at a time."""
-    sizes = scan.group_by("symbol").len().sort("symbol").collect()
-    names: list[str] = []
-    rows = 0
-    for symbol, size in sizes.iter_rows():
-        if names and rows + size > FILE_ROWS:
-            yield names
-            names, rows = [], 0
-        names.append(symbol)
-        rows += size
-    if names:
-        yield names
 
 
 def _damaged(place: object) -> StoreError:

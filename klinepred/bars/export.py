@@ -12,6 +12,7 @@ from typing import BinaryIO, Final, Literal
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from klinepred.bars.groups import groups
 from klinepred.bars.store import need_store, need_symbols, scan_rows, store_version, stored_clocks
 from klinepred.bars.tables import reason
 from klinepred.calendar import Clock
@@ -100,7 +101,7 @@ def export_bars(
         paths = {output: sizes["symbol"].to_list()}
     with Work("symbols written", total=sizes.height) as work:
         for path, names in paths.items():
-            _write(path, form, map(read, _groups(sizes.filter(pl.col("symbol").is_in(names)))))
+            _write(path, form, map(read, groups(sizes.filter(pl.col("symbol").is_in(names)), most=GROUP_ROWS)))
     clocks: dict[Clock, list[str]] = {}
     stored = stored_clocks(space, as_of=version)
     for symbol in sizes["symbol"]:
@@ -108,19 +109,6 @@ def export_bars(
     return Exported(
         version, tuple(paths), int(sizes["len"].sum()), {clock: tuple(group) for clock, group in clocks.items()}
     )
-
-
-def _groups(sizes: pl.DataFrame) -> Iterator[list[str]]:
-    names: list[str] = []
-    rows = 0
-    for symbol, size in sizes.select("symbol", "len").iter_rows():
-        if names and rows + size > GROUP_ROWS:
-            yield names
-            names, rows = [], 0
-        names.append(symbol)
-        rows += size
-    if names:
-        yield names
 
 
 def _write(path: Path, form: Form, frames: Iterator[pl.DataFrame]) -> None:

@@ -21,6 +21,7 @@ from klinepred.bars.gaps import (
     find_gaps,
     share_by_time,
 )
+from klinepred.bars.groups import groups
 from klinepred.bars.hindsight import judge_universe
 from klinepred.bars.oddities import JUMPS, ODD, look_over
 from klinepred.bars.rescalings import SCHEMA as RESCALINGS
@@ -204,8 +205,8 @@ def examine(
     sizes = bars.group_by("symbol").agg(bars=pl.len(), ahead=(~finished).sum()).sort("symbol").collect()
     found: dict[str, list[pl.DataFrame]] = {name: [] for name in ("seen", "sessions", "gaps", "jumps", "odd")}
     moves: dict[str, list[pl.DataFrame]] = {}
-    groups = list(_groups(sizes))
-    for some in stepwise(groups, "groups of symbols looked over"):
+    together = list(groups(sizes, most=ROWS_AT_ONCE))
+    for some in stepwise(together, "groups of symbols looked over"):
         chosen = bars.filter(pl.col("symbol").is_in(some) & finished.fill_null(True))
         table = chosen.select(*BAR_SCHEMA, CALENDAR).collect()
         for (name,), part in table.group_by(CALENDAR, maintain_order=True):
@@ -243,19 +244,6 @@ def examine(
         now=now,
         version=version,
     )
-
-
-def _groups(sizes: pl.DataFrame) -> Iterator[list[str]]:
-    """Symbols in order, together up to `ROWS_AT_ONCE` bars."""
-    some, total = list[str](), 0
-    for symbol, count in sizes.select("symbol", "bars").iter_rows():
-        if some and total + count > ROWS_AT_ONCE:
-            yield some
-            some, total = [], 0
-        some.append(symbol)
-        total += count
-    if some:
-        yield some
 
 
 def _sound(part: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -83,11 +83,8 @@ def scan_table(
     """
     number, parts = read_parts(folder, name, version)
     if name == BARS:
-        parts = [
-            part
-            for part in parts
-            if (first is None or str(part.month) >= first) and (last is None or str(part.month) <= last)
-        ]
+        low, high = first or "", last or "9999"
+        parts = [part for part in parts if low <= str(part.month) <= high]
     need_parts(folder / name, parts, version=number)
     return scan_parts(folder / name, name, parts)
 
@@ -99,7 +96,6 @@ def read_parts(folder: Place, name: str, version: int | datetime | None = None) 
         return -1, []
     refuse_other(table, folder / name, SCHEMAS[name])
     return table.version(), list_parts(table)
-
 
 
 def scan_parts(folder: Place, name: str, parts: Sequence[Part]) -> pl.LazyFrame:
