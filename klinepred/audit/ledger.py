@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from klinepred.calendar import Clock, grid
-from klinepred.schema import BAR, BAR_US
+from klinepred.schema import BAR_US
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -129,8 +129,3 @@ def _carried(session_P: Ints, there_P: npt.NDArray[np.bool_]) -> Ints:
     """Session of the newest bar that is there, up to each place; -1 before the first."""
     newest_P = np.maximum.accumulate(np.where(there_P, np.arange(there_P.size), -1))
     return np.where(newest_P >= 0, session_P[newest_P], -1)
-
-
-def stamps_close_after(ts: pl.Series) -> Ints:
-    """Close of each bar in microseconds."""
-    return (ts + BAR).to_physical().to_numpy()

@@ -12,7 +12,7 @@ import polars as pl
 from klinepred.bars.check import symbol_is_odd, value_rules
 from klinepred.bars.slots import locate
 from klinepred.calendar import Clock, covered, known_span
-from klinepred.schema import BAR, BAR_SCHEMA, PRICES, TS
+from klinepred.schema import BAR, BAR_SCHEMA, PRICES
 
 REASON: Final = "reason"
 REJECT_SCHEMA: Final = {**BAR_SCHEMA, REASON: pl.String()}
@@ -155,8 +155,3 @@ def _counts(judged: pl.DataFrame, *, repeats: pl.DataFrame, good: pl.DataFrame) 
         .with_columns(pl.col("duplicates", "zero_volume").fill_null(0))
         .sort("symbol")
     )
-
-
-def empty_bars() -> pl.DataFrame:
-    """No rows, in the shape of `Cleaned.bars`."""
-    return pl.DataFrame(schema={**BAR_SCHEMA, "ts": TS, "month": pl.String(), "slot": pl.Int64()})

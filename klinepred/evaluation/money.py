@@ -15,7 +15,7 @@ from klinepred.evaluation.significance import deflated_sharpe
 from klinepred.metrics import group_ranks
 from klinepred.schema import BAR_US
 
-CLOSE, OPEN, LATE = ENTRIES = ("at the close", "at the next open", "one bar late")
+CLOSE, OPEN, LATE = ("at the close", "at the next open", "one bar late")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import polars_talib as ta
 from klinepred.features.prepare import ATR, BIG_C, BIG_H, BIG_L, LOG_C, ROW, STEP, C, H, L, S, mean, moved
 from klinepred.features.spec import Feature, Shared
 
-_TALIB = "TA-Lib"
 _WILDER = "Wilder, New Concepts in Technical Trading Systems (1978); TA-Lib"
 SLOPE_BARS: Final = 24
 STILL: Final = 156
