@@ -16,7 +16,7 @@ help:
 	@echo "make demo     the whole job offline: simulate, train, evaluate, predict (a few minutes on two cores)"
 	@echo "make test     ruff, mypy --strict, import contracts, pytest in two processes (JOBS=n for another number)"
 	@echo "make docs     build docs/ into site/, which opens without a network"
-	@echo "make soak     hostile files, kills, full disks, ingests at once, fifty clean pipelines through the leak audit,"
+	@echo "make soak     hostile files, kills of every command, full disks, ingests at once, fifty clean pipelines audited,"
 	@echo "              a million damaged inputs, mutants of the code, in full counts (many hours on two cores)"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove .venv, caches and the demo's workspace"
