@@ -20,8 +20,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def terminal_for(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """From now on stderr is a terminal; to be asked for by the test itself, since pytest sets stderr anew before it."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
@@ -30,7 +30,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return stream
 
 
-def test_a_row_shows_its_steps_and_the_time_left_and_lines_appear_above(terminal: Terminal) -> None:
+def test_a_row_shows_its_steps_and_the_time_left_and_lines_appear_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_for(monkeypatch)
     board = Board()
     whole = board.open("models [A]", total=4, done=0)
     part = board.open("days", total=0, done=0)
@@ -53,7 +54,8 @@ def test_a_row_shows_its_steps_and_the_time_left_and_lines_appear_above(terminal
     board.stop()
 
 
-def test_time_left_is_that_of_the_steps_so_far(terminal: Terminal) -> None:
+def test_time_left_is_that_of_the_steps_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal_for(monkeypatch)
     board = Board()
     row = board.open("days", total=40, done=20)
     (task,) = board._rows.tasks
@@ -63,10 +65,11 @@ def test_time_left_is_that_of_the_steps_so_far(terminal: Terminal) -> None:
     board.stop()
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_work(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_is_gone_does_not_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> int:
         raise OSError(5, "Input/output error")
 
+    terminal = terminal_for(monkeypatch)
     board = Board()
     monkeypatch.setattr(terminal, "write", gone)
     row = board.open("days", total=2, done=0)
@@ -82,11 +85,11 @@ def test_rows_are_for_terminals_and_not_for_the_quiet(
     words: tuple[str, ...],
     term: str,
     shown: bool,
-    terminal: Terminal,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    terminal = terminal_for(monkeypatch)
     monkeypatch.setenv("TERM", term)
     span = ("--start", "2026-03-02", "--end", "2026-03-06", "--set", "data.simulate.symbols=1")
     assert main(["ingest", "-p", "demo", *span, "-w", str(tmp_path), *words]) == 0
@@ -96,11 +99,12 @@ def test_rows_are_for_terminals_and_not_for_the_quiet(
 
 
 def test_rows_are_taken_away_before_a_command_ends_with_an_error(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "/data/x")
 
+    terminal = terminal_for(monkeypatch)
     monkeypatch.setattr("klinepred.bars.ingest._take", full)
     assert main(["ingest", "-p", "demo", "--set", "data.simulate.symbols=1", "-w", str(tmp_path)]) == 1
     assert sys.stderr is terminal
