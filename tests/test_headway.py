@@ -6,7 +6,7 @@ import pytest
 
 from klinepred import headway
 from klinepred.headway import Work, stepwise
-from tests.heard import Piece, listening
+from tests.heard import Heard, Piece, listening
 
 
 def test_each_step_is_heard_and_the_end() -> None:
@@ -36,9 +36,14 @@ def test_work_that_fails_is_no_longer_under_way() -> None:
 
 
 def test_no_screen_is_made_before_work_begins_and_none_without_a_watch() -> None:
-    made: list[None] = []
+    made: list[Heard] = []
+
+    def make() -> Heard:
+        made.append(heard)
+        return heard
+
     with listening() as heard:
-        headway.watch(lambda: (made.append(None), heard)[1])
+        headway.watch(make)
         assert not made
         with Work("a", total=1), Work("b", total=1):
             assert len(made) == 1

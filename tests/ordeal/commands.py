@@ -103,13 +103,13 @@ COMMANDS: Final[dict[str, Command]] = {
 def more_bars(space: Path) -> None:
     """A file with the bars of three more days, for `ingest`."""
     bars = kp.scan_bars(kp.Workspace(space)).drop("calendar").collect()
-    late = bars.filter(pl.col("ts") >= bars["ts"].max() - pl.duration(days=3))  # type: ignore[operator]
+    late = bars.filter(pl.col("ts") >= bars["ts"].max() - pl.duration(days=3))
     late.with_columns(pl.col("ts") + pl.duration(days=7)).write_parquet(space / "more.parquet")
 
 
 def damage(space: Path, *, bars: bytes | None) -> list[str]:
     """What is not whole any more: models, checkpoints, the database of runs; bars, where they must be `bars`."""
-    found = []
+    found: list[str] = []
     for folder in (space / "models" / "trained").iterdir():
         if folder.is_dir() and not folder.name.startswith("."):
             with _noted(found, folder):

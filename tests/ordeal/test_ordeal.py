@@ -78,14 +78,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     (base / "small.toml").write_text(MARKET + NETWORK + TRAIN, encoding="utf-8")
     (base / "first").touch()
     zygote = Zygote(folder)
-    for command in ("ingest", "train"):
-        ended = zygote.run([command, "-p", str(base / "small.toml"), "-w", str(base)])
-        assert ended.code == 0, ended.err
-    (model,) = (base / "models" / "trained").iterdir()
-    (base / "first").write_text(model.name)
-    more_bars(base)
-    yield Stage(zygote, base, bars_of(base))
-    zygote.end()
+    try:
+        for command in ("ingest", "train"):
+            ended = zygote.run([command, "-p", str(base / "small.toml"), "-w", str(base)])
+            assert ended.code == 0, ended.err
+        (model,) = (base / "models" / "trained").iterdir()
+        (base / "first").write_text(model.name)
+        more_bars(base)
+        yield Stage(zygote, base, bars_of(base))
+    finally:
+        zygote.end()
 
 
 def unfinished(space: Path, base: Path) -> bool:
