@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klinepred.bars.check import check_bars
-from klinepred.bars.clean import CONFLICT, OFF_GRID, OUTSIDE, clean, empty_bars, is_sorted, pieces
+from klinepred.bars.clean import CONFLICT, OFF_GRID, OUTSIDE, clean, is_sorted, pieces
 from klinepred.errors import CalendarError
 from klinepred.schema import BAR_SCHEMA, TS
 from tests.bars.made import NOW, XNYS, flat, rows, utc, walk
@@ -158,7 +158,7 @@ def test_bars_without_trade_are_counted_by_symbol_and_kept() -> None:
     out = clean(raw, clock=XNYS, now=NOW)
     assert dict(out.counts.select("symbol", "zero_volume").iter_rows()) == {"A": 1, "B": 2, "C": 0}
     assert out.bars.select(BAR_SCHEMA.keys()).equals(raw)
-    assert out.bars.schema == empty_bars().schema
+    assert out.bars.schema == {**BAR_SCHEMA, "month": pl.String(), "slot": pl.Int64()}
     assert out.bars["month"].to_list() == ["2026-06"] * 5
 
 
