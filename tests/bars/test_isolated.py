@@ -232,5 +232,5 @@ def test_a_verdict_is_backed_by_stored_bars_of_the_level_it_was_compared_with(
 def test_the_step_of_quotes_is_the_largest_power_of_ten_that_divides_them_all() -> None:
     cases = [([10.0, 25.0], 1.0), ([0.01, 3.06], 0.01), ([0.5, 0.25], 0.01), ([5e-12], 1e-12), ([5e-13], 0.0)]
     for prices, step in cases:
-        assert tick_of(np.array(prices)) == pytest.approx(step, rel=1e-12)
+        assert tick_of(np.array(prices)) == pytest.approx(step, rel=1e-12, abs=0.0)
     assert tick_of(np.array([0.1, 250.99], dtype=np.float32).astype(np.float64)) == pytest.approx(0.01)

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=300, help="how many, all rooms together")
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "mutation.jsonl")
-    parser.add_argument("--again", action="store_true", help="try survivors of the sample once more")
+    parser.add_argument("--again", action="store_true", help="try once more what survived and is not judged equivalent")
     parser.add_argument("--trust", type=float, help="seconds a mutant; the tests are known to pass as the code is")
     parser.add_argument("--show", action="store_true", help="try nothing: say the survivors and the figures")
     options = parser.parse_args()
@@ -39,7 +39,8 @@ def main() -> None:
 
     def counts(trial: Trial) -> bool:
         found = verdicts.get(key(trial.mutant))
-        stands = found is not None and not (options.again and found.outcome in ("survived", "error"))
+        again = options.again and not is_equivalent(trial.mutant)
+        stands = found is not None and not (again and found.outcome in ("survived", "error"))
         if bench is not None and not stands:
             found = verdicts[key(trial.mutant)] = bench.try_out(trial.mutant, trial.tests)
             write(options.results, trial, found)
