@@ -99,7 +99,7 @@ def forecast(
     now
         The clock; default the system's.
     need_rows
-        Whether it is an error that no symbol can be predicted.
+        Whether it is an error that no symbol can be predicted, and told which of the universe have no bars.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def forecast(
         if symbol in wanted:
             failures[symbol] = too_little(features, have_bars, have_sessions)
     mask_N = _asked(data, wanted, span)
-    if span is None:
+    if span is None and need_rows:
         mind_absent(bundle, frame.get_column("symbol").unique().to_list())
     counted = count_members(table, data.rows.filter(pl.Series(mask_N)).get_column("ts"))
     rows, prices = _rows(bundle, data, mask_N, clock_now, counted=counted, history=span is not None)

@@ -125,7 +125,8 @@ def test_repeating_a_prediction_gives_the_same_bytes(
 ) -> None:
     words = ["predict", "-p", "demo", "-w", str(journey.space), "--now", NOW, "--format", "json", "-q"]
     assert main(words) == 0
-    one = capsysbinary.readouterr().out
+    one, err = capsysbinary.readouterr()
+    assert err == b""
     assert main(words) == 0
     assert capsysbinary.readouterr().out == one
 
@@ -181,10 +182,11 @@ def test_a_changed_future_leaves_an_earlier_prediction_as_it_was(journey: Journe
 
 
 def test_evaluate_gives_a_verdict_beside_baselines(journey: Journey, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = typed(
-        capsys, "evaluate", "-p", "demo", "-w", str(journey.space), "--format", "json", "--set=evaluate.bootstrap=100"
+    code, out, err = typed(
+        *(capsys, "evaluate", "-p", "demo", "-w", str(journey.space), "--format", "json"),
+        *("--set=evaluate.bootstrap=100", "-q"),
     )
-    assert code == 0
+    assert (code, err) == (0, "")
     table = json.loads(out)
     assert table["verdict"] in ("EDGE", "NO EDGE", "NOT ENOUGH DATA", "SUSPICIOUSLY GOOD")
     assert {"zero", "last return", "ridge", "hgb"} <= set(table["baselines"])

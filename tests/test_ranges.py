@@ -16,6 +16,7 @@ from klinepred.bars.ingest import ingest
 from klinepred.dataset.split import Split
 from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.pipeline.folds import FoldModel, WalkForward, save_record
+from klinepred.pipeline.judge import batches_of, predict_bars
 from klinepred.pipeline.ranges import Turn, predict_range, turns_of
 from klinepred.prediction import forecast
 from tests.asked import SPLIT, asked_bundle, walked
@@ -78,6 +79,27 @@ def test_slices_change_no_number(space: kp.Workspace, run: kp.Pipeline, bundle: 
     for name in FORECASTS:
         apart = (sliced[name] - whole[name]).abs().max()
         assert apart <= 1e-6 * whole[name].abs().max(), name  # type: ignore[operator]
+
+
+def test_batches_of_symbols_change_no_number(
+    space: kp.Workspace, run: kp.Pipeline, bundle: ModelBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three symbols are none of the model's universe; two are taken at a time."""
+    small = replace(bundle, universe=("BBB", "CCC"))
+    now, wanted = utc("2026-06-09T16:00"), (*CLOCKS, "ZZZ")
+    whole = predict_bars(small, space, run, symbols=wanted, now=now)
+    sliced = joined([Turn(small)], space, run, slice_bars=1_600)
+    monkeypatch.setattr("klinepred.pipeline.judge.BATCH", 2)
+    assert batches_of(wanted, small) == [["AAA", "BBB"], ["CCC", "DDD"], ["EEE", "ZZZ"]]
+    parts = predict_bars(small, space, run, symbols=wanted, now=now)
+    assert parts.rows.equals(whole.rows)
+    assert parts.prices.equals(whole.prices)
+    assert parts.failures == whole.failures
+    assert whole.rows["symbol"].to_list() == list(CLOCKS)
+    again = joined([Turn(small)], space, run, slice_bars=1_600)
+    assert again.drop(FORECASTS).equals(sliced.drop(FORECASTS))
+    for name in FORECASTS:
+        assert (again[name] - sliced[name]).abs().max() <= 1e-6 * sliced[name].abs().max(), name  # type: ignore[operator]
 
 
 def test_a_changed_future_leaves_the_rows_before_it_as_they_were(

@@ -144,6 +144,7 @@ def test_resume_alone_takes_the_runs_own_pipeline(space: Workspace, stopped: tup
     code, _, err = typed("train", "--resume", name, "-w", str(space.root))  # it has ended: no step is left
     assert code == 0
     assert "nothing is left to train" in err
+    assert typed("train", "--resume", name, "-w", str(space.root), "-q")[::2] == (0, "")
     assert len(list(space.trained.glob("*/bundle.json"))) == 1  # and no second model
     assert status_of(space) == ["FINISHED"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import format_options
-from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import common, pipeline_option, read_pipeline, say, set_option, start
 from klinepred.cli.output import table, write_json, write_rows, write_text
 from klinepred.cli.train import overrides_of
 
@@ -60,8 +60,7 @@ def command(
         write_rows(report.rows(), form="csv", output=output)
     else:
         write_text(report_text(report, plain=output is not None), output=output)
-    if not quiet:
-        click.echo(f"run {report.run_id}; its plot is there as amp-check/amp-check.png: klinepred ui", err=True)
+    say(f"run {report.run_id}; its plot is there as amp-check/amp-check.png: klinepred ui")
     return 0 if report.passed else 1
 
 

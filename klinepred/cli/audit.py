@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import format_options
-from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
+from klinepred.cli.options import common, pipeline_option, read_pipeline, say, set_option, start
 from klinepred.cli.output import write_json, write_rows
 from klinepred.errors import UsageError
 
@@ -69,14 +69,13 @@ def command(
         from klinepred.audit.report import write_report
 
         write_report(certificate, html, title=title)
-        click.echo(f"report: {html}", err=True)
+        say(f"report: {html}")
     if form == "json":
         write_json(certificate.to_dict(), output=output)
     else:
         _table(certificate, output=output)
     count, failed = len(certificate.checks), len(certificate.failed)
-    if not quiet:
-        click.echo(f"leak certificate {certificate.word}: {count - failed} of {count} checks passed", err=True)
+    say(f"leak certificate {certificate.word}: {count - failed} of {count} checks passed")
     return 0 if certificate.passed else 1
 
 

@@ -15,6 +15,7 @@ from klinepred.cli.options import (
     parse_ts,
     pipeline_option,
     read_pipeline,
+    say,
     set_option,
     start,
 )
@@ -79,7 +80,7 @@ def command(
             click.echo(f"the furthest 20 of {found.table.height} columns; all of them with --format csv|json|parquet")
     else:
         write_rows(found.table, form=form, output=output)
-    click.echo(found.sentence, err=form != "table")
+    (click.echo if form == "table" else say)(found.sentence)
     return 0
 
 

@@ -16,6 +16,7 @@ from klinepred.cli.options import (
     parse_ts,
     pipeline_option,
     read_pipeline,
+    say,
     set_option,
     start,
 )
@@ -64,7 +65,7 @@ def command(
         write_json(graded.evaluation.to_dict(), output=output)
     if form == "table":
         click.echo(verdict_text(graded.evaluation), nl=False)
-    click.echo(f"report: {graded.report}", err=True)
+    say(f"report: {graded.report}")
     return 0
 
 

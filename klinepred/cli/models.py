@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from klinepred.cli.endings import format_options
-from klinepred.cli.options import common, complete_models, start
+from klinepred.cli.options import common, complete_models, say, start
 from klinepred.cli.output import write_json, write_rows
 from klinepred.errors import ModelError
 from klinepred.paths import Workspace
 
 if TYPE_CHECKING:
     from klinepred.model.shelf import ModelEntry
+
+log = logging.getLogger("klinepred")
 
 ABOUT = {
     "pipeline": ("pipeline", "name"),
@@ -87,11 +90,9 @@ def list_(form: str, output: Path | None, workspace: Path, quiet: bool, verbose:
     }
     write_rows(pl.DataFrame(rows, schema=schema, strict=False), form=form, output=output)
     for name in _unreadable(space, entries):
-        click.echo(
-            f"warning: {space.trained / name} is no model that can be read; klinepred models show says why", err=True
-        )
+        log.warning("%s is no model that can be read; klinepred models show says why", space.trained / name)
     if not entries:
-        click.echo(f"no trained model in {space.trained}; train one with klinepred train", err=True)
+        say(f"no trained model in {space.trained}; train one with klinepred train")
     return 0
 
 
@@ -146,7 +147,7 @@ def promote(model: str, force: bool, workspace: Path, quiet: bool, verbose: bool
 
     done = make_champion(space, find_model(space, model), force=force)
     for line in done.overruled:
-        click.echo(f"warning: overruled: {line}", err=True)
+        log.warning("overruled: %s", line)
     from klinepred.training.registry import crown
 
     crown(space, pipeline=done.pipeline, run_id=done.run_id)

@@ -141,6 +141,12 @@ def _board() -> Screen:
     return Board()
 
 
+def say(text: str, *, nl: bool = True) -> None:
+    """Put talk on stderr; nothing with -q, which asks for errors alone."""
+    if logging.getLogger("klinepred").isEnabledFor(logging.INFO):
+        click.echo(text, err=True, nl=nl)
+
+
 class _Echo(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         mark = "warning: " if record.levelno == logging.WARNING else ""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 
+from klinepred.cli.options import say
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def open_rows(form: str, output: Path | None) -> Iterator[Callable[[pl.DataFrame
         raise UsageError(
             f"-o {output}", expected="a file that can be written", got=str(error), do="name another file"
         ) from error
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}")
 
 
 @contextmanager
@@ -126,23 +128,40 @@ def write_text(text: str, *, output: Path | None = None) -> None:
 
 
 def table(frame: pl.DataFrame, *, title: str = "", plain: bool = False) -> str:
-    """`frame` as text with aligned columns, as wide as the terminal, a row a line elsewhere; colours only on one."""
+    """`frame` as text with aligned columns, as wide as the terminal, a row a line elsewhere; colours only on one.
+
+    On a terminal too narrow for it headers are broken between words, text is folded, and columns of one value are said
+    once; where even that does not do, a row takes several lines, with its column's name before each value. Numbers and
+    stamps are never cut.
+    """
+    import polars as pl
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(
-        title=Text(title) if title else None, title_justify="left", header_style="bold", box=None, pad_edge=False
-    )
-    for name, dtype in frame.schema.items():
-        grid.add_column(Text(name), justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    for row in frame.iter_rows():
-        grid.add_row(*(Text(_cell(value)) for value in row))
+    from klinepred.cli.narrow import flowing, layout, stacked, wrapped
+
     terminal = sys.stdout.isatty() and not plain
     console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 10_000, highlight=False)
+    cells = [[_cell(value) for value in row] for row in frame.iter_rows()]
+    folds = [number > 0 and dtype == pl.String for number, dtype in enumerate(frame.dtypes)]
+    form = layout(frame.columns, cells, text=folds, width=console.width if terminal else None)
+    if form is None:
+        lines = textwrap.wrap(title, console.width) + stacked(frame.columns, cells, width=console.width)
+        return "\n".join(lines) + "\n"
+    if title:
+        console.print(Text(title, style="italic"))
+    grid = Table(header_style="bold", box=None, pad_edge=False, padding=(0, form.gap - 1, 0, 1))
+    for number, width in zip(form.columns, form.widths, strict=True):
+        justify: Literal["left", "right"] = "right" if frame.dtypes[number].is_numeric() else "left"
+        header = Text(wrapped(frame.columns[number], width))
+        grid.add_column(header, justify=justify, overflow="fold", min_width=width, max_width=width)
+    for row in cells:
+        grid.add_row(*(Text(row[number]) for number in form.columns))
     console.print(grid)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    told = "\n".join(flowing(["in all rows:", *form.alike], console.width)).lstrip() if form.alike else ""
+    return "\n".join(line.rstrip() for line in (text + told).splitlines()) + "\n"
 
 
 def _cell(value: Any) -> str:
@@ -205,4 +224,4 @@ def _emit(payload: bytes, output: Path | None) -> None:
         raise UsageError(
             f"-o {output}", expected="a file that can be written", got=str(error), do="name another file"
         ) from error
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}")

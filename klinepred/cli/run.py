@@ -16,6 +16,7 @@ from klinepred.cli.options import (
     parse_ts,
     pipeline_option,
     read_pipeline,
+    say,
     set_option,
     start,
 )
@@ -26,6 +27,7 @@ from klinepred.errors import UsageError
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from klinepred.bars.report import IngestReport
     from klinepred.paths import Workspace
     from klinepred.settings import Pipeline
 
@@ -100,20 +102,13 @@ def command(
         )
     code = 0
 
-    def say(text: str) -> None:
-        if not quiet:
-            click.echo(click.style(text, bold=True), err=True)
-
     if "ingest" not in skip:
         from klinepred.bars.ingest import ingest
 
-        say(f"1/4 ingest from {run.data.source}")
+        say(click.style(f"1/4 ingest from {run.data.source}", bold=True))
         report = ingest(run.data, space, now=clock)
         grade_ledger(space, now=clock)
-        click.echo(report.summary(), err=True)
-        for row in report.symbols:
-            if row.message:
-                click.echo(f"{row.symbol}: {row.message}", err=True)
+        tell_ingest(report)
         if report.exit_code == 1:
             return 1
         code = report.exit_code
@@ -124,7 +119,7 @@ def command(
     if "train" not in skip:
         from klinepred.cli.progress import TrainingBar
 
-        say(f"2/4 train {run.model.preset}, at most {run.train.epochs} epochs")
+        say(click.style(f"2/4 train {run.model.preset}, at most {run.train.epochs} epochs", bold=True))
         bar = TrainingBar(quiet=quiet)
         if run.dataset.split.folds > 1:
             walk = train_folds(run, space, progress=bar, allow_leaks=allow_leaks)
@@ -137,13 +132,13 @@ def command(
     if "evaluate" not in skip:
         from klinepred.cli.evaluate import verdict_text
 
-        say("3/4 evaluate on the test part")
+        say(click.style("3/4 evaluate on the test part", bold=True))
         for number, folder in enumerate(folders, 1):
             graded = evaluate_model(folder, space, settings=run.evaluate, now=clock)
             if len(folders) > 1:
-                click.echo(f"fold {number} of {len(folders)}: {graded.evaluation.sentence}", err=True)
-            click.echo(verdict_text(graded.evaluation, sentence=False), err=True, nl=False)
-            click.echo(f"report: {graded.report}", err=True)
+                say(f"fold {number} of {len(folders)}: {graded.evaluation.sentence}")
+            say(verdict_text(graded.evaluation, sentence=False), nl=False)
+            say(f"report: {graded.report}")
             sentence = graded.evaluation.sentence
     if "predict" not in skip:
         from klinepred.bars.store import store_version
@@ -151,7 +146,7 @@ def command(
         from klinepred.cli.predict import short
         from klinepred.model.bundle import load_bundle
 
-        say("4/4 predict the next bar")
+        say(click.style("4/4 predict the next bar", bold=True))
         bundle = load_bundle(folders[-1])
         version = store_version(space)
         answer = predict_bars(bundle, space, run, now=clock)
@@ -165,6 +160,21 @@ def command(
         click.echo(f"\nverdict: {sentence}")
     click.echo(f"\nlook at the run: klinepred ui -w {shlex.quote(str(workspace))}")
     return code
+
+
+def tell_ingest(report: IngestReport) -> None:
+    """What ingest did on stderr; with -q only what failed."""
+    from klinepred.bars.report import FAILED
+
+    if report.exit_code == 1:
+        click.echo(report.summary(), err=True)
+    else:
+        say(report.summary())
+    for row in report.symbols:
+        if row.message and row.status in FAILED:
+            click.echo(f"{row.symbol}: {row.message}", err=True)
+        elif row.message:
+            say(f"{row.symbol}: {row.message}")
 
 
 def _refuse(skip: tuple[str, ...], *, allow_leaks: bool) -> None:

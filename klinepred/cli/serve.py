@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from klinepred.cli.options import common, complete_models, pipeline_option, read_pipeline, start
+from klinepred.cli.options import common, complete_models, pipeline_option, read_pipeline, say, start
 from klinepred.errors import UsageError
 
 log = logging.getLogger("klinepred.serving")
@@ -78,7 +78,7 @@ def command(
         try:
             click.echo(f"http://{_shown(host)}:{listening.getsockname()[1]}")
             name = (loaded.metadata.metadata or {}).get("bundle", "")
-            click.echo(f"model {name}, at most {most:,} rows a request; Ctrl-C ends it", err=True)
+            say(f"model {name}, at most {most:,} rows a request; Ctrl-C ends it")
             serve(app, listening, verbose=verbose)
         finally:
             for number, handler in before.items():

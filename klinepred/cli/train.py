@@ -17,6 +17,7 @@ from klinepred.cli.options import (
     engine_options,
     pipeline_option,
     read_pipeline,
+    say,
     set_option,
     start,
 )
@@ -124,10 +125,10 @@ def command(
 
 def _tell(name: str, run_id: str, counts: Mapping[str, int]) -> int:
     labels = ", ".join(f"{part} {count:,}" for part, count in counts.items())
-    click.echo(f"labels: {labels}", err=True)
+    say(f"labels: {labels}")
     click.echo(f"model {name}")
     click.echo(f"run   {run_id}")
-    click.echo("next: klinepred evaluate, klinepred predict, klinepred ui", err=True)
+    say("next: klinepred evaluate, klinepred predict, klinepred ui")
     return 0
 
 
@@ -162,7 +163,7 @@ def _walk(
         until = one.split["test_end"] or "the newest bar"
         click.echo(f"fold {one.fold}  model {one.model}  run {one.run_id}  test to {until}")
     click.echo(f"record {record_path(space, record.name)}")
-    click.echo("next: klinepred evaluate MODEL for each fold; klinepred predict takes the newest", err=True)
+    say("next: klinepred evaluate MODEL for each fold; klinepred predict takes the newest")
     return 0
 
 

@@ -18,6 +18,7 @@ from klinepred.cli.options import (
     engine_options,
     pipeline_option,
     read_pipeline,
+    say,
     set_option,
     start,
 )
@@ -124,8 +125,8 @@ def command(
     write_rows(_rows(tuned), form=form, output=None)
     own = f" -w {shlex.quote(str(workspace))}" if str(workspace) != "." else ""
     shown = shlex.quote(os.path.relpath(place) if not place.is_absolute() or _below(place) else str(place))
-    click.echo(f"best settings: {shown}", err=True)
-    click.echo(f"next: klinepred train -p {shown}{own}", err=True)
+    say(f"best settings: {shown}")
+    say(f"next: klinepred train -p {shown}{own}")
     return 0
 
 

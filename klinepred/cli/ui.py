@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from klinepred.cli.options import common, start
+from klinepred.cli.options import common, say, start
 from klinepred.errors import KlinepredError, TrainingError, UsageError
 from klinepred.masked import masked
 from klinepred.paths import Workspace
@@ -37,7 +37,7 @@ def command(port: int, workspace: Path, quiet: bool, verbose: bool) -> int:
     uri = run_store(space)
     if uri.startswith(("http://", "https://")):
         click.echo(masked(uri))
-        click.echo("MLFLOW_TRACKING_URI names this server: open it in a browser", err=True)
+        say("MLFLOW_TRACKING_URI names this server: open it in a browser")
         return 0
     if uri == space.tracking_uri and not count_runs(space):
         raise TrainingError(
@@ -102,8 +102,8 @@ def _serve(space: Workspace, uri: str, port: int, *, verbose: bool) -> int:
         if not caught and child.poll() is None:
             click.echo(f"http://{HOST}:{port}")
             for pipeline, path in (view_paths(space) if uri == space.tracking_uri else {}).items():
-                click.echo(f"runs of {pipeline} with their verdicts: http://{HOST}:{port}{path}", err=True)
-            click.echo(f"MLflow UI of {masked(uri)}; Ctrl-C ends it", err=True)
+                say(f"runs of {pipeline} with their verdicts: http://{HOST}:{port}{path}")
+            say(f"MLflow UI of {masked(uri)}; Ctrl-C ends it")
         code = child.wait()
     finally:
         for process in running:

@@ -10,6 +10,7 @@ from klinepred.errors import KlinepredError, ModelError, TrainingError
 from klinepred.model.shelf import list_models
 from klinepred.paths import Workspace
 from klinepred.pipeline.data import build_dataset
+from klinepred.pipeline.finished import conclude_run
 from klinepred.pipeline.learn import train_model, train_on
 from klinepred.pipeline.rounds import Begun, begin
 from klinepred.settings import Pipeline
@@ -85,13 +86,20 @@ def train_candidate(
 def killed_candidate(
     before: Begun, run: Pipeline, space: Workspace, *, progress: Progress | None = None
 ) -> Path | None:
-    """The model of a round that was killed: from the shelf, or trained to its end; None where nothing is left of it."""
+    """The model of a round that was killed: from the shelf, or trained to its end; None where nothing is left of it.
+
+    Raises
+    ------
+    TrainingStopped, ModelError, TrainingError
+        A stop signal came; or the run of the model on the shelf cannot be closed.
+    """
     from klinepred.training.checkpoint import checkpoint_folder, load_checkpoint
     from klinepred.training.signals import TrainingStopped
 
     for entry in reversed(list_models(space)):
         if entry.name not in before.models and entry.table.get("pipeline") == before.settings:
             log.info("a round that was killed had trained %s: it goes on from there", entry.name)
+            conclude_run(space, entry.folder)
             return entry.folder
     files = [path for path in checkpoint_folder(space).glob("*.pt") if path.name not in before.checkpoints]
     for path in sorted(files, key=lambda path: -path.stat().st_mtime):

@@ -13,7 +13,7 @@ from klinepred.bars.store import list_symbols, scan_bars, stored_clocks
 from klinepred.headway import Work
 from klinepred.paths import Workspace
 from klinepred.pipeline.folds import WalkForward
-from klinepred.pipeline.judge import known_symbols, mind_leaks
+from klinepred.pipeline.judge import batches_of, known_symbols, mind_leaks
 
 if TYPE_CHECKING:
     from klinepred.model.bundle import ModelBundle
@@ -68,10 +68,10 @@ def predict_range(
     now: datetime | None = None,
     slice_bars: int = SLICE_BARS,
 ) -> Iterator[Forecast]:
-    """Every finished bar with `span[0] <= ts < span[1]`, oldest slice first.
+    """Every finished bar with `span[0] <= ts < span[1]`, oldest slice first; of many symbols one batch after another.
 
-    A slice holds some days of all symbols, and the bars before it that it looks back over are kept from the one before:
-    memory does not grow with the range. The slices change no number.
+    A slice holds some days of all symbols of a batch, and the bars before it that it looks back over are kept from the
+    one before: memory grows neither with the range nor with the symbols. Slices and batches change no number.
 
     Parameters
     ----------
@@ -98,8 +98,9 @@ def predict_range(
     mind_absent(turns[0].bundle, list_symbols(space).get_column("symbol"))
     for turn in turns:
         mind_leaks(turn.bundle)
-        for part in _slices(turn, space, known, span=(span[0], high), now=clock, slice_bars=slice_bars):
-            yield replace(part, failures={**part.failures, **unknown})
+        for batch in batches_of(known, turn.bundle):
+            for part in _slices(turn, space, batch, span=(span[0], high), now=clock, slice_bars=slice_bars):
+                yield replace(part, failures={**part.failures, **unknown})
 
 
 def _slices(

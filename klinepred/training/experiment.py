@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
-from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location
+from klinepred.training.moved import FAMILY, adopt_moved_artifacts, artifact_location, place_default
 from klinepred.training.origin import process_gone
 from klinepred.training.quiet import quiet
 from klinepred.training.runs import DATABASES, check_store
@@ -52,6 +52,8 @@ def open_experiment(space: Workspace, uri: str, name: str) -> tuple[MlflowClient
 
             client = MlflowClient(tracking_uri=uri)
             known = client.get_experiment_by_name(name)
+        if uri == space.tracking_uri:
+            place_default(space)
         view = {VIEW: verdict_view(int(time.time() * 1000))}
         if known is None:
             return client, str(client.create_experiment(name, artifact_location=place, tags={**KIND, **view}))

@@ -14,6 +14,7 @@ from klinepred import __version__
 from klinepred.errors import KlinepredError
 from klinepred.model.bundle import ModelBundle
 from klinepred.training.example import example_bars
+from klinepred.training.registry import VERSIONS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,19 +30,21 @@ MODEL: Final = "model"
 
 
 def log_model(client: MlflowClient, run_id: str, bundle: ModelBundle, folder: Path) -> str:
-    """Write `bundle`, which lies in `folder`, as the output model of a run; its id in MLflow.
+    """Write `bundle`, which lies in `folder`, as the model of a run; its id in MLflow.
 
-    The weights lie in MLflow once, inside the model. Nothing is pickled, no environment is inferred.
+    The weights lie in MLflow once, inside the model. Nothing is pickled, no environment is inferred. A run has one: what
+    a kill has left of another is deleted, and this bundle is not written twice.
 
     Raises
     ------
     mlflow.exceptions.MlflowException, OSError
         The store cannot be written.
     """
-    from mlflow.entities import LoggedModelOutput
     from mlflow.models import Model
 
     experiment = client.get_run(run_id).info.experiment_id
+    if (kept := _kept(client, experiment, run_id, bundle.name)) is not None:
+        return kept
     with tempfile.TemporaryDirectory(prefix="klinepred-") as place:
         path = Path(place) / MODEL
         entry = client.create_logged_model(
@@ -55,8 +58,27 @@ def log_model(client: MlflowClient, run_id: str, bundle: ModelBundle, folder: Pa
             client.finalize_logged_model(entry.model_id, "FAILED")
             raise
     client.finalize_logged_model(entry.model_id, "READY")
-    client.log_outputs(run_id, [LoggedModelOutput(entry.model_id, step=0)])
     return str(entry.model_id)
+
+
+def link_model(client: MlflowClient, run_id: str, model_id: str) -> None:
+    """Name the model as the output of its run, once it is sure to stay."""
+    from mlflow.entities import LoggedModelOutput
+
+    outputs = client.get_run(run_id).outputs
+    if model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
+        client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
+
+
+def _kept(client: MlflowClient, experiment: str, run_id: str, name: str) -> str | None:
+    """The run's model of the bundle `name`, if it is whole; others that nothing points at are deleted."""
+    kept = None
+    for model in client.search_logged_models([experiment], f"source_run_id = '{run_id}'"):
+        if kept is None and str(model.status) == "READY" and model.tags.get("bundle") == name:
+            kept = str(model.model_id)
+        elif VERSIONS not in model.tags:
+            client.delete_logged_model(model.model_id)
+    return kept
 
 
 def write_pyfunc(bundle: ModelBundle, folder: Path, path: Path, *, table: Model | None = None) -> None:

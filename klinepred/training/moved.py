@@ -26,6 +26,8 @@ _PLACES = (
 
 FAMILY: Final = "klinepred/"
 """What names of experiments begin with; the pipeline's name follows."""
+DEFAULT: Final = "Default"
+"""MLflow's own experiment, number 0."""
 
 
 def artifact_location(space: Workspace, experiment: str) -> str:
@@ -46,9 +48,32 @@ def adopt_moved(space: Workspace) -> bool:
             found = store.execute("select name from experiments where name like ?", (f"{FAMILY}%",)).fetchall()
     except sqlite3.Error as error:
         raise _damaged(space, error) from error
+    place_default(space)
     names = [str(name) for (name,) in found]
     moved = [adopt_moved_artifacts(space, experiment=name, location=artifact_location(space, name)) for name in names]
     return any(moved)
+
+
+def place_default(space: Workspace) -> None:
+    """Give MLflow's own experiment a place in the workspace: MLflow takes the folder that a command was typed in.
+
+    Raises
+    ------
+    TrainingError
+        As `adopt_moved_artifacts`.
+    """
+    location = artifact_location(space, DEFAULT)
+    if adopt_moved_artifacts(space, experiment=DEFAULT, location=location):
+        return
+    try:
+        with closing(sqlite3.connect(space.mlruns / "mlflow.db", timeout=30.0)) as store, store:
+            store.execute(
+                "update experiments set artifact_location = ? where experiment_id = 0 and name = ?"
+                " and artifact_location like '%mlruns/0' and artifact_location <> ?",
+                (location, DEFAULT, location),
+            )
+    except sqlite3.Error as error:
+        raise _damaged(space, error) from error
 
 
 def adopt_moved_artifacts(space: Workspace, *, experiment: str, location: str) -> bool:

@@ -23,6 +23,8 @@ CANDIDATE: Final = "candidate"
 """Alias of the newest version."""
 LINK: Final = "model_id"
 """Tag of a version: the logged model it is."""
+VERSIONS: Final = "mlflow.modelVersions"
+"""Tag of a logged model that has a version; MLflow's pages link by it."""
 CHAMPION: Final = "champion"
 """Alias of the version that was promoted last; champion.json on the shelf decides what predicts."""
 
@@ -34,6 +36,8 @@ def registered_name(pipeline: str) -> str:
 
 def register(client: MlflowClient, pipeline: str, *, uri: str, run_id: str, model_id: str) -> str | None:
     """Make the model the newest version of its pipeline, alias `candidate`; a registry that fails is warned of.
+
+    A version that it has already, because a kill came after it, is taken up; the alias is its own while it is the newest.
 
     Returns
     -------
@@ -51,10 +55,12 @@ def register(client: MlflowClient, pipeline: str, *, uri: str, run_id: str, mode
             tags = {key: text for key, text in model.tags.items() if not key.startswith("mlflow.")} | {LINK: model_id}
             # a database would resolve models:/… in MLflow's global store, which need not be this one
             source = f"models:/{model_id}" if uri.startswith("http") else model.artifact_location
-            made = client.create_model_version(name, source, run_id, tags, model_id=model_id)
-            client.set_registered_model_alias(name, CANDIDATE, made.version)
+            had = [one for one in versions_of(client, run_id) if (one.name, one.tags.get(LINK)) == (name, model_id)]
+            made = had[0] if had else client.create_model_version(name, source, run_id, tags, model_id=model_id)
+            if not had or int(made.version) == _newest(client, name):
+                client.set_registered_model_alias(name, CANDIDATE, made.version)
             links = json.dumps([{"name": name, "version": made.version}])
-            client.set_logged_model_tags(model_id, {"mlflow.modelVersions": links})  # MLflow's pages link by it
+            client.set_logged_model_tags(model_id, {VERSIONS: links})
     except (MlflowException, SQLAlchemyError, OSError) as error:
         log.warning("the model is not in MLflow's registry as %s: %s", name, first_line(error))
         return None
@@ -105,6 +111,10 @@ def versions_of(client: MlflowClient, run_id: str) -> list[ModelVersion]:
     """Versions made from a run, oldest first; none for an empty id."""
     found = client.search_model_versions(f"run_id = '{run_id}'") if run_id else []
     return sorted(found, key=lambda version: int(version.version))
+
+
+def _newest(client: MlflowClient, name: str) -> int:
+    return max((int(version.version) for version in client.search_model_versions(f"name = '{name}'")), default=0)
 
 
 def _create(client: MlflowClient, name: str) -> None:

@@ -98,7 +98,7 @@ def check_store(uri: str) -> None:
         ) from error
 
 
-def reach_server(uri: str) -> None:
+def reach_server(uri: str, *, within_s: float = KNOCK_S) -> None:
     """Connect to the server of a run store and hang up; a store of another kind, or behind a proxy, is not asked.
 
     Raises
@@ -112,11 +112,11 @@ def reach_server(uri: str) -> None:
         return
     try:
         port = place.port or (443 if place.scheme == "https" else 80)
-        socket.create_connection((host, port), timeout=KNOCK_S).close()
+        socket.create_connection((host, port), timeout=within_s).close()
     except (OSError, ValueError) as error:
         raise TrainingError(
             f"MLflow server {uri}",
-            expected=f"a server that can be reached within {KNOCK_S:.0f} s",
+            expected=f"a server that can be reached within {within_s:.0f} s",
             got=str(error.strerror or error) if isinstance(error, OSError) else str(error),
             do="start it, mend MLFLOW_TRACKING_URI, or unset it (runs then go to the workspace), and type this again",
         ) from error

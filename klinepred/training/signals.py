@@ -25,20 +25,36 @@ class TrainingTerminated(TrainingStopped):
     exit_code: ClassVar[int] = 143
 
 
+class WaitOver(KeyboardInterrupt):
+    """What ends a wait that a stop signal has cut short; no `except Exception` on the way takes it for a fault."""
+
+
 class StopRequest:
     """While it is entered, the first stop signal is remembered; a second one interrupts at once.
 
     The handlers that were there come back on leaving; a signal that nobody answered by then is passed on to them, so a
     Ctrl-C in the last moments is late, not lost. Outside the main thread, where Python delivers no signals,
     it does nothing; a signal that is ignored (nohup) stays ignored.
+
+    Attributes
+    ----------
+    signal
+        The one that came; None = none yet.
+    gave_up
+        Whether a wait was cut short for it.
     """
+
+    inside: ClassVar[list[StopRequest]] = []
+    """Those entered in the main thread, the innermost last: it is the one that hears."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
+        self.gave_up = False
         self._old: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
+            self.inside.append(self)
             for name in STOPS:
                 number = getattr(signal, name, None)
                 if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
@@ -49,23 +65,31 @@ class StopRequest:
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._old.clear()
+        if self in self.inside:
+            self.inside.remove(self)
         if self.signal is not None and kind is None:
             signal.raise_signal(self.signal)
 
+    def give_up(self) -> None:
+        """End what the main thread waits for, once a signal has come; called by another thread."""
+        if self.signal is not None:
+            self.gave_up = True
+            signal.pthread_kill(threading.main_thread().ident or 0, self.signal)
+
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is not None:
-            raise KeyboardInterrupt
+            raise WaitOver if self.gave_up else KeyboardInterrupt
         self.signal = signal.Signals(number)
 
-    def error(self, *, where: str, checkpoint: Path | None) -> TrainingStopped:
-        """The error to raise once everything is saved."""
+    def error(self, *, where: str, checkpoint: Path | None = None, do: str = "") -> TrainingStopped:
+        """The error to raise once everything is saved; `do`: what to do, where that is not going on from `checkpoint`."""
         stopper = self.signal or signal.SIGINT
         kind = TrainingStopped if stopper is signal.SIGINT else TrainingTerminated
         return kind(
             f"training stopped by {stopper.name}",
             expected="the run to reach its last epoch",
             got=f"a stop {where}",
-            do=resume_advice(checkpoint),
+            do=do or resume_advice(checkpoint),
         )
 
 

@@ -2,8 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import Timeout
+
 from klinepred.errors import TrainingError
+from klinepred.training.patience import stoppable
 from klinepred.training.quiet import first_line
+
+
+@contextmanager
+def store_errors(uri: str, *, then: str, checkpoint: Path | None = None) -> Iterator[None]:
+    """Faults of the run store `uri` in the block become a TrainingError that names it.
+
+    Parameters
+    ----------
+    then
+        What to do once it is mended.
+    checkpoint
+        What continues the run whose store it is.
+
+    Raises
+    ------
+    TrainingError, TrainingStopped
+        The store failed; or a stop signal came while it did not answer.
+    """
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with stoppable(uri, checkpoint=checkpoint):
+            yield
+    except (MlflowException, SQLAlchemyError, OSError, Timeout) as error:
+        raise store_fault(error, what="run", uri=uri, then=then) from error
 
 
 def store_fault(error: BaseException, *, what: str, uri: str, then: str) -> TrainingError:

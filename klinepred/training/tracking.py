@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from filelock import Timeout
 
 from klinepred import __version__
 from klinepred.bars.store import store_version
@@ -22,6 +19,7 @@ from klinepred.model.bundle import ModelBundle
 from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 from klinepred.training.checkpoint import checkpoint_folder
+from klinepred.training.closing import FINISHED, close_run, refuse_busy
 from klinepred.training.data_note import DataNote, dataset_input
 from klinepred.training.experiment import close_gone, open_experiment
 from klinepred.training.logged_model import log_model
@@ -29,12 +27,12 @@ from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import FAMILY
 from klinepred.training.origin import git_commit, process_tags, user_name
 from klinepred.training.outbox import Outbox
-from klinepred.training.plots import log_plots
 from klinepred.training.quiet import quiet
 from klinepred.training.registry import register
 from klinepred.training.resolved import flat_settings, pipeline_toml
 from klinepred.training.runs import reach_server, run_store
-from klinepred.training.store_fault import store_fault
+from klinepred.training.signals import TrainingStopped
+from klinepred.training.store_fault import store_errors
 from klinepred.training.system import SystemWatch
 from klinepred.training.tracker import Metric, RunStatus
 
@@ -172,11 +170,13 @@ class MlflowTracker:
         if not self._open_run:
             self.write(metrics)
         elif fresh := [metric for metric in metrics if metric.step > self._had.get(clean_name(metric.name), -1)]:
-            self._outbox.put(fresh)
+            with self._errors():
+                self._outbox.put(fresh)
 
     def settle(self) -> None:
         """Return when all numbers so far are in the store. Raises as `log_metrics`."""
-        self._outbox.flush()
+        with self._errors():
+            self._outbox.flush()
 
     def write(self, metrics: Sequence[Metric]) -> None:
         """Record finite numbers now; names are cleaned for MLflow (`klinepred.training.metric_names`)."""
@@ -217,19 +217,25 @@ class MlflowTracker:
             self._log(params={}, tags=tags)
 
     def end(self, status: RunStatus) -> None:
-        """Draw the pictures and close the run; a fault while closing a run that failed is only reported."""
+        """Draw the pictures and close the run; a fault while closing a run that failed is only reported.
+
+        A run whose store does not answer after a stop signal stays open there: the next one marks it KILLED.
+        """
         try:
             with self._errors():
                 if self._watch is not None:
                     self._watch.stop()
                 self._open_run = False
                 self._close_outbox(status)
-                log_plots(self.client, self.run_id)
-                self.client.set_terminated(self.run_id, status)
-            if status == "FINISHED" and self._model_id:
-                register(self.client, self._name, uri=self.uri, run_id=self.run_id, model_id=self._model_id)
+                close_run(self.client, self.run_id, status=status, model_id=self._model_id)
+                if status == FINISHED and self._model_id:
+                    register(self.client, self._name, uri=self.uri, run_id=self.run_id, model_id=self._model_id)
+        except TrainingStopped:
+            if status != "KILLED":
+                raise
+            log.warning("run %s stays RUNNING in %s, which does not answer", self.run_name, self.uri)
         except TrainingError as error:
-            if status == "FINISHED":
+            if status == FINISHED:
                 raise
             log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
 
@@ -238,7 +244,7 @@ class MlflowTracker:
         try:
             self._outbox.close()
         except TrainingError as error:
-            if status == "FINISHED":
+            if status == FINISHED:
                 self.client.set_terminated(self.run_id, "FAILED")
                 raise
             log.error("%s", error)  # noqa: TRY400  # the error that ended the run is the one to show
@@ -263,13 +269,7 @@ class MlflowTracker:
             return False
         if run.info.lifecycle_stage != "active" or any(settings.get(k) != v for k, v in run.data.params.items()):
             return False
-        if run.info.status == "RUNNING" and run.data.tags.get("klinepred.pid") != str(os.getpid()):
-            raise TrainingError(
-                f"resume of run {run.info.run_name}",
-                expected="a run that has ended",
-                got=f"one that process {run.data.tags.get('klinepred.pid')} is still training",
-                do="stop that process first, or start a new run",
-            )
+        refuse_busy(run)
         self.client.update_run(run_id, status="RUNNING")
         self._had = {str(newest.key): int(newest.step) for newest in run.data.to_proto().metrics}
         self.run_id, self.run_name = run_id, str(run.info.run_name)
@@ -285,12 +285,7 @@ class MlflowTracker:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Faults of the store become a TrainingError that names it."""
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
+        """Faults of the store become a TrainingError that names it; see `store_errors`."""
+        on = "continue with klinepred train --resume last" if self.checkpoint else "train again"
+        with store_errors(self.uri, then=on, checkpoint=self.checkpoint):
             yield
-        except (MlflowException, SQLAlchemyError, OSError, Timeout) as error:
-            on = "continue with klinepred train --resume last" if self.checkpoint else "train again"
-            raise store_fault(error, what="run", uri=self.uri, then=on) from error

@@ -243,7 +243,27 @@ def test_exit_code_of_a_command_is_that_of_the_process() -> None:
 
 
 def test_every_command_module_is_in_the_table() -> None:
-    shared = {"__init__", "board", "endings", "follow", "ledger", "options", "output", "progress", "ranged", "usage"}
+    shared = {"__init__", "board", "endings", "follow", "ledger", "narrow", "options", "output", "progress", "ranged"}
+    shared |= {"usage"}
     below = {"bars_check", "bars_export", "bars_upkeep"}  # commands of `klinepred bars`
     modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - shared - below
     assert {module for module, _ in COMMANDS.values()} == modules
+
+
+def test_talk_on_stderr_is_what_q_silences() -> None:
+    """Errors, questions, and symbols or runs that failed are said with -q too; all else goes through `say` or the log."""
+    direct = {
+        path.stem: count
+        for path in Path(cli.__file__).parent.glob("*.py")
+        if (count := path.read_text(encoding="utf-8").count("err=True"))
+    }
+    assert direct == {
+        "__init__": 2,  # an error, an interrupt
+        "options": 2,  # `say`, the log
+        "bars_upkeep": 1,  # a question
+        "follow": 1,  # what ended it
+        "predict": 1,
+        "ranged": 1,
+        "run": 3,  # these three: symbols that failed
+        "progress": 2,  # which knows of -q
+    }

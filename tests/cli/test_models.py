@@ -46,6 +46,7 @@ def test_list_gives_the_readable_models_oldest_first_and_names_the_others(space:
     assert rows[0]["symbols"] == len(load_bundle(space / "models" / "trained" / "mine-02").universe)
     assert rows[0]["pipeline"] == "mine"
     assert "broken is no model" in err
+    assert typed("models", "list", "-w", str(space), "--format", "json", "-q")[1:] == (out, "")
     assert "README" not in err
 
 

@@ -275,6 +275,8 @@ def test_a_moved_workspace_finds_its_artifacts_and_writes_new_ones_beside_them(
         uri = tracker.client.get_run(run_id).info.artifact_uri
         assert uri == f"{moved.artifacts.as_uri()}/tiny/{run_id}/artifacts"
         assert (moved.artifacts / "tiny" / run_id / "artifacts" / "config.json").is_file()
+    for one in (finished, tracker):  # MLflow's own experiment does not point to where a command was typed
+        assert one.client.get_experiment("0").artifact_location == f"{one.space.artifacts.as_uri()}/Default"
     shutil.rmtree(moved.artifacts / "tiny" / finished.run_id)
     with pytest.raises(Exception, match="config"):  # MLflow's own; it looks nowhere else
         tracker.client.download_artifacts(finished.run_id, "config.json")
