@@ -17,10 +17,12 @@ import torch
 
 from klinepred.config import load_pipeline
 from klinepred.errors import StoreError, UsageError
+from klinepred.model.bundle import load_bundle
 from klinepred.model.shelf import champions, list_models
 from klinepred.paths import Workspace
-from klinepred.pipeline import run_round, scheduled
+from klinepred.pipeline import compare_models, run_round, scheduled
 from klinepred.pipeline.rounds import Round, journal_path, last_over, turn, write_down
+from klinepred.settings import EvaluateSettings
 from tests.bars.made import utc
 from tests.conftest import Typed
 from tests.regimes import CALM, CALM_LATER, CHANGED, SETTINGS, change, noise
@@ -97,6 +99,15 @@ def test_a_change_of_the_market_is_learned_and_the_better_model_promoted(
     assert second != first
     begun = next(entry.table for entry in list_models(space) if entry.name == second)["provenance"]["init_from"]
     assert begun["model"] == first, "training began from the champion's weights"
+    older, newer = (load_bundle(space.trained / name) for name in (first, second))
+    assert newer.scaler.to_dict() == older.scaler.to_dict(), "in whose units these were learned"
+    both = (space.trained / second, space.trained / first)
+    graded = compare_models(both, space, settings=EvaluateSettings(bootstrap=50)).span
+    assert graded is not None
+    assert graded[0] > max(older.split.calibration_end, newer.split.calibration_end).isoformat(), (
+        "neither had seen these"
+    )
+    assert graded[1] == CHANGED[:10]
     assert typed(*words(bars, space, CHANGED, "-q", "--exit-code"))[0] == 10
     assert journal(space) == ["promoted", "nothing new", "nothing new", "promoted", "nothing new"]
 

@@ -11,7 +11,9 @@ from typing import Final
 from rich.cells import cell_len
 
 LEAST_TEXT: Final = 12
-"""A column of text may be folded to so many letters; numbers, stamps and names are never cut."""
+LONGEST_WORD: Final = 24
+"""A column of text is folded to no fewer letters than the first, or its longest word up to the second; numbers, stamps
+and the first column are never cut."""
 INDENT: Final = "  "
 
 Rows = Sequence[Sequence[str]]
@@ -52,7 +54,7 @@ def layout(headers: Sequence[str], rows: Rows, *, text: Sequence[bool], width: i
     if width is None:
         return Layout(everything, natural, 2, [])
     least = [
-        min(full, LEAST_TEXT) if folds else max(map(cell_len, (*_words(header), *column)))
+        min(full, _least(column)) if folds else max(map(cell_len, (*_words(header), *column)))
         for header, column, full, folds in zip(headers, cells, natural, text, strict=True)
     ]
     varied = [number for number in everything if number == 0 or len(rows) < 2 or len(set(cells[number])) > 1]
@@ -97,6 +99,11 @@ def flowing(parts: Sequence[str], width: int) -> list[str]:
         else:
             lines += textwrap.wrap(part, width, initial_indent=INDENT, subsequent_indent=INDENT * 2) or [""]
     return lines
+
+
+def _least(column: Sequence[str]) -> int:
+    words = (cell_len(word) for cell in column for word in cell.split())
+    return max(LEAST_TEXT, min(LONGEST_WORD, max(words, default=0)))
 
 
 def _words(header: str) -> list[str]:

@@ -12,8 +12,6 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-import click
-
 from klinepred.cli.options import say
 from klinepred.errors import UsageError
 

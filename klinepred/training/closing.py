@@ -1,4 +1,4 @@
-"""In: a run whose training is over. Out: it closed, with pictures, its model linked and registered, each of them once."""
+"""In: a run whose training is over. Out: it closed, with pictures, its model linked and registered, each once."""
 
 from __future__ import annotations
 

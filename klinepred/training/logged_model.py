@@ -32,8 +32,8 @@ MODEL: Final = "model"
 def log_model(client: MlflowClient, run_id: str, bundle: ModelBundle, folder: Path) -> str:
     """Write `bundle`, which lies in `folder`, as the model of a run; its id in MLflow.
 
-    The weights lie in MLflow once, inside the model. Nothing is pickled, no environment is inferred. A run has one: what
-    a kill has left of another is deleted, and this bundle is not written twice.
+    The weights lie in MLflow once, inside the model. Nothing is pickled, no environment is inferred. A run has one
+    model: what a kill has left of another is deleted, and this bundle is not written twice.
 
     Raises
     ------

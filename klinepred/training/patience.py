@@ -20,13 +20,21 @@ GONE_S: Final = 2.0
 SLOW_S: Final = 20.0
 """So long where somebody does: a model may be on its way."""
 
+_given_up: dict[str, StopRequest] = {}
+"""Stores that a wait was cut short for: who asks them next, a run around the one that was stopped say, waits no more."""
+
+
+def hope_again(uri: str) -> None:
+    """Wait for this store as long as it takes, whatever was before: something new begins."""
+    _given_up.pop(uri, None)
+
 
 @contextmanager
 def stoppable(uri: str, *, checkpoint: Path | None) -> Iterator[None]:
     """Wait for the run store `uri` in the block as long as it takes, but not much longer once a stop signal has come.
 
-    MLflow asks a server that went away again and again. Python runs handlers of signals in between, and ours only take a
-    note: without this the command would end when MLflow gives up. A store in a file is never waited for so long.
+    MLflow asks a server that went away again and again. Python runs handlers of signals in between, and ours only take
+    a note: without this the command would end when MLflow gives up. A store in a file is never waited for so long.
 
     Parameters
     ----------
@@ -38,12 +46,12 @@ def stoppable(uri: str, *, checkpoint: Path | None) -> Iterator[None]:
     TrainingStopped
         A stop signal came (`klinepred.training.signals.StopRequest`), and the answer did not.
     """
+    if (before := _given_up.get(uri)) is not None:
+        raise _over(before, uri, checkpoint)
     request = StopRequest.inside[-1] if StopRequest.inside else None
     if request is None or uri.startswith("sqlite") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    if request.gave_up:
-        raise _over(request, uri, checkpoint)
     over, lock = threading.Event(), threading.Lock()
     threading.Thread(target=_watch, args=(request, uri, over, lock), name="klinepred-patience", daemon=True).start()
     try:
@@ -53,6 +61,7 @@ def stoppable(uri: str, *, checkpoint: Path | None) -> Iterator[None]:
             with lock:
                 over.set()
     except WaitOver as error:
+        _given_up[uri] = request
         raise _over(request, uri, checkpoint) from error
 
 

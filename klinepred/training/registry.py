@@ -37,7 +37,7 @@ def registered_name(pipeline: str) -> str:
 def register(client: MlflowClient, pipeline: str, *, uri: str, run_id: str, model_id: str) -> str | None:
     """Make the model the newest version of its pipeline, alias `candidate`; a registry that fails is warned of.
 
-    A version that it has already, because a kill came after it, is taken up; the alias is its own while it is the newest.
+    A version that it has already, because a kill came after it, is taken up; the alias is its while it is the newest.
 
     Returns
     -------

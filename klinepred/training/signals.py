@@ -82,7 +82,7 @@ class StopRequest:
         self.signal = signal.Signals(number)
 
     def error(self, *, where: str, checkpoint: Path | None = None, do: str = "") -> TrainingStopped:
-        """The error to raise once everything is saved; `do`: what to do, where that is not going on from `checkpoint`."""
+        """The error to raise once everything is saved; `do`: where it is not going on from `checkpoint`, what to do."""
         stopper = self.signal or signal.SIGINT
         kind = TrainingStopped if stopper is signal.SIGINT else TrainingTerminated
         return kind(

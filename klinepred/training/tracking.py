@@ -27,6 +27,7 @@ from klinepred.training.metric_names import clean_name
 from klinepred.training.moved import FAMILY
 from klinepred.training.origin import git_commit, process_tags, user_name
 from klinepred.training.outbox import Outbox
+from klinepred.training.patience import hope_again
 from klinepred.training.quiet import quiet
 from klinepred.training.registry import register
 from klinepred.training.resolved import flat_settings, pipeline_toml
@@ -68,6 +69,7 @@ class MlflowTracker:
         self.pipeline: Pipeline | None = run
         self.uri = run_store(space)
         reach_server(self.uri)
+        hope_again(self.uri)
         self.run_id = self.run_name = ""
         self.checkpoint: Path | None = None
         self._client: MlflowClient | None = None

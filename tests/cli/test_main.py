@@ -251,7 +251,7 @@ def test_every_command_module_is_in_the_table() -> None:
 
 
 def test_talk_on_stderr_is_what_q_silences() -> None:
-    """Errors, questions, and symbols or runs that failed are said with -q too; all else goes through `say` or the log."""
+    """Errors, questions and symbols that failed are said with -q too; all else goes through `say` or the log."""
     direct = {
         path.stem: count
         for path in Path(cli.__file__).parent.glob("*.py")

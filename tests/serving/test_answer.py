@@ -56,13 +56,13 @@ def predicted(typed: Typed, space: kp.Workspace, *words: str) -> pd.DataFrame:
     return pd.DataFrame(json.loads(out))
 
 
-def check_equal(got: pd.DataFrame, want: pd.DataFrame) -> None:
+def check_equal(got: pd.DataFrame, want: pd.DataFrame, *, within: float = 0.0) -> None:
     assert list(got.columns) == list(want.columns)
     for name in (*TEXT, "stale", "in_training"):
         assert got[name].tolist() == want[name].tolist(), name
     for name in NUMBERS:
         pair = [frame[name].astype(float).tolist() for frame in (got, want)]
-        assert pair[0] == pytest.approx(pair[1], rel=1e-9, abs=1e-9, nan_ok=True), name
+        assert pair[0] == pytest.approx(pair[1], rel=within, abs=within, nan_ok=True), name
 
 
 def test_the_logged_model_answers_as_klinepred_predict(
@@ -76,6 +76,20 @@ def test_the_logged_model_answers_as_klinepred_predict(
     replay = predicted(typed, market[0], "--start", span["start"], "--end", span["end"], "--now", NOW)
     assert len(replay) == 18 * len(SYMBOLS)
     check_equal(model.predict(bars, params=span), replay)
+
+
+def test_mlflow_models_serve_answers_as_klinepred_predict(
+    market: tuple[kp.Workspace, ModelBundle], model: Any, bars: pd.DataFrame, typed: Typed
+) -> None:
+    """What MLflow's own scoring server does with a request, without the server around it."""
+    from mlflow.pyfunc import scoring_server
+
+    table = json.loads(bars.to_json(orient="split", index=False, double_precision=15))
+    body = json.dumps({"dataframe_split": table, "params": {"now": NOW}})
+    told = scoring_server.invocations(body, "application/json", model, model.metadata.get_input_schema())
+    assert told.status == 200
+    got = pd.DataFrame(json.loads(told.response)["predictions"])
+    check_equal(got, predicted(typed, market[0], "--now", NOW), within=1e-9)
 
 
 def test_it_answers_the_same_from_a_moved_workspace_by_its_alias(
@@ -103,7 +117,8 @@ print(model.predict(frame, params={{"now": "{NOW}"}}).to_json(orient="records", 
     finally:
         hidden.rename(market[0].artifacts)
     assert done.returncode == 0, done.stderr
-    check_equal(pd.DataFrame(json.loads(done.stdout)), model.predict(bars, params={"now": NOW}))
+    # bars and answers have been through JSON
+    check_equal(pd.DataFrame(json.loads(done.stdout)), model.predict(bars, params={"now": NOW}), within=1e-9)
 
 
 def test_the_model_is_code_and_a_bundle_and_holds_no_pickle(folder: Path, market: Any) -> None:
