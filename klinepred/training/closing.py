@@ -10,12 +10,12 @@ from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle
 from klinepred.paths import Workspace
 from klinepred.training.experiment import open_experiment
-from klinepred.training.logged_model import link_model, log_model
+from klinepred.training.logged_model import is_registered, link_model, log_model
 from klinepred.training.moved import FAMILY
 from klinepred.training.origin import process_gone
 from klinepred.training.plots import log_plots
 from klinepred.training.quiet import quiet
-from klinepred.training.registry import register, versions_of
+from klinepred.training.registry import register
 from klinepred.training.runs import run_store
 from klinepred.training.store_fault import store_errors
 from klinepred.training.tracker import RunStatus
@@ -54,12 +54,13 @@ def conclude(space: Workspace, bundle: ModelBundle, folder: Path, *, pipeline: s
     with store_errors(uri, then="continue with klinepred train --resume last"):
         client, _ = open_experiment(space, uri, FAMILY + pipeline)
         run = client.get_run(bundle.run_id)
-        if run.info.status == FINISHED and versions_of(client, bundle.run_id):
+        if run.info.status == FINISHED and is_registered(client, run):
             return
         refuse_busy(run)
         with quiet():
             model_id = log_model(client, bundle.run_id, bundle, folder)
-        close_run(client, bundle.run_id, status=FINISHED, model_id=model_id)
+        if run.info.status != FINISHED:
+            close_run(client, bundle.run_id, status=FINISHED, model_id=model_id)
         register(client, pipeline, uri=uri, run_id=bundle.run_id, model_id=model_id)
 
 

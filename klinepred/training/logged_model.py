@@ -19,6 +19,7 @@ from klinepred.training.registry import VERSIONS
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel, Run
     from mlflow.models import Model, ModelSignature
 
 log = logging.getLogger("klinepred.training")
@@ -70,10 +71,19 @@ def link_model(client: MlflowClient, run_id: str, model_id: str) -> None:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
 
 
+def is_registered(client: MlflowClient, run: Run) -> bool:
+    """Whether the run's model has its version in the registry, with all that belongs to it."""
+    return any(VERSIONS in model.tags for model in _models_of(client, run.info.experiment_id, run.info.run_id))
+
+
+def _models_of(client: MlflowClient, experiment: str, run_id: str) -> list[LoggedModel]:
+    return list(client.search_logged_models([experiment], f"source_run_id = '{run_id}'"))
+
+
 def _kept(client: MlflowClient, experiment: str, run_id: str, name: str) -> str | None:
     """The run's model of the bundle `name`, if it is whole; others that nothing points at are deleted."""
     kept = None
-    for model in client.search_logged_models([experiment], f"source_run_id = '{run_id}'"):
+    for model in _models_of(client, experiment, run_id):
         if kept is None and str(model.status) == "READY" and model.tags.get("bundle") == name:
             kept = str(model.model_id)
         elif VERSIONS not in model.tags:

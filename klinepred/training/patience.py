@@ -21,7 +21,7 @@ SLOW_S: Final = 20.0
 """So long where somebody does: a model may be on its way."""
 
 _given_up: dict[str, StopRequest] = {}
-"""Stores that a wait was cut short for: who asks them next, a run around the one that was stopped say, waits no more."""
+"""Stores that a wait was cut short for: who asks them next, a run around the stopped one say, waits no more."""
 
 
 def hope_again(uri: str) -> None:
