@@ -13,10 +13,11 @@ import pytest
 
 import klinepred as kp
 from klinepred.bars.ingest import ingest
+from klinepred.crowd import batches_of
 from klinepred.dataset.split import Split
 from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.pipeline.folds import FoldModel, WalkForward, save_record
-from klinepred.pipeline.judge import batches_of, predict_bars
+from klinepred.pipeline.judge import predict_bars
 from klinepred.pipeline.ranges import Turn, predict_range, turns_of
 from klinepred.prediction import forecast
 from tests.asked import SPLIT, asked_bundle, walked
@@ -89,7 +90,7 @@ def test_batches_of_symbols_change_no_number(
     now, wanted = utc("2026-06-09T16:00"), (*CLOCKS, "ZZZ")
     whole = predict_bars(small, space, run, symbols=wanted, now=now)
     sliced = joined([Turn(small)], space, run, slice_bars=1_600)
-    monkeypatch.setattr("klinepred.pipeline.judge.BATCH", 2)
+    monkeypatch.setattr("klinepred.crowd.BATCH", 2)
     assert batches_of(wanted, small) == [["AAA", "BBB"], ["CCC", "DDD"], ["EEE", "ZZZ"]]
     parts = predict_bars(small, space, run, symbols=wanted, now=now)
     assert parts.rows.equals(whole.rows)

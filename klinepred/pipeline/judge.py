@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
 from klinepred.errors import StoreError
@@ -18,8 +18,6 @@ from klinepred.schema import BAR, TS
 from klinepred.settings import EvaluateSettings, Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import polars as pl
 
     from klinepred.dataset.make import Dataset
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from klinepred.prediction import Forecast
 
 log = logging.getLogger("klinepred.pipeline")
-
-BATCH: Final = 1000
-"""So many symbols are predicted at once, or as many as the model's universe has if those are more."""
 
 
 @dataclass(frozen=True)
@@ -222,39 +217,25 @@ def predict_bars(
     StoreError, DatasetError, ModelError
         Nothing is stored, no symbol can be predicted, or the features are not the model's.
     """
-    import polars as pl
-
+    from klinepred.crowd import forecast_many
     from klinepred.features.custom import recipe_of
     from klinepred.model.bundle import recipe_in
-    from klinepred.prediction import Forecast, forecast, mind_absent, nothing
 
     mind_leaks(bundle)
     if bundle.pipeline.get("name") == run.name and recipe_in(bundle).plain != recipe_of(run.features):
         log.warning("pipeline %s has other features today than model %s: its own are used", run.name, bundle.name)
     known, unknown = known_symbols(space, run, symbols)
     stored = set(list_symbols(space).get_column("symbol").to_list())
-    batches = batches_of(known, bundle)
-    parts = []
-    for batch in batches:
-        needed = [symbol for symbol in dict.fromkeys([*bundle.universe, *batch]) if symbol in stored]
-        bars = scan_bars(space, symbols=needed)
-        alone = len(batches) == 1
-        parts.append(forecast(bundle, bars, symbols=batch, as_of=as_of, span=span, now=now, need_rows=alone))
-    if len(parts) == 1:
-        return replace(parts[0], failures={**parts[0].failures, **unknown})
-    if span is None:
-        mind_absent(bundle, stored)
-    failures = {symbol: why for part in parts for symbol, why in part.failures.items()} | unknown
-    rows, prices = pl.concat([part.rows for part in parts]), pl.concat([part.prices for part in parts])
-    if rows.is_empty():
-        raise nothing(failures)
-    return Forecast(rows, dict(sorted(failures.items())), prices)
-
-
-def batches_of(symbols: Sequence[str], bundle: ModelBundle) -> list[list[str]]:
-    """Symbols in order, cut into lists of those that are predicted together."""
-    names, size = sorted(symbols), max(BATCH, len(bundle.universe))
-    return [names[at : at + size] for at in range(0, len(names), size)]
+    answer = forecast_many(
+        bundle,
+        lambda names: scan_bars(space, symbols=names),
+        symbols=known,
+        stored=stored,
+        as_of=as_of,
+        span=span,
+        now=now,
+    )
+    return replace(answer, failures={**answer.failures, **unknown})
 
 
 def known_symbols(space: Workspace, run: Pipeline, symbols: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:

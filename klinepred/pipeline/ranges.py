@@ -13,7 +13,7 @@ from klinepred.bars.store import list_symbols, scan_bars, stored_clocks
 from klinepred.headway import Work
 from klinepred.paths import Workspace
 from klinepred.pipeline.folds import WalkForward
-from klinepred.pipeline.judge import batches_of, known_symbols, mind_leaks
+from klinepred.pipeline.judge import known_symbols, mind_leaks
 
 if TYPE_CHECKING:
     from klinepred.model.bundle import ModelBundle
@@ -90,6 +90,7 @@ def predict_range(
     StoreError, ModelError
         No symbol is stored, or the features are not a model's.
     """
+    from klinepred.crowd import batches_of
     from klinepred.prediction import mind_absent
 
     known, unknown = known_symbols(space, run, symbols)

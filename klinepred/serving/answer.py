@@ -12,10 +12,11 @@ import polars as pl
 
 from klinepred.bars.check import check_bars, symbol_is_odd
 from klinepred.bars.latest import last_bars
+from klinepred.crowd import forecast_many
 from klinepred.errors import BarsError, KlinepredError, UsageError
 from klinepred.model.bundle import ModelBundle, features_of, load_bundle
 from klinepred.moment import SPAN, read_moment
-from klinepred.prediction import forecast, longest_day, reach_of
+from klinepred.prediction import longest_day, reach_of
 from klinepred.schema import CALENDAR, TS, VALUES, Bars
 
 if TYPE_CHECKING:
@@ -66,7 +67,16 @@ def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any
         if last is not None and first is None:
             raise UsageError("params", expected="start beside end", got="end alone", do="add start")
         span = (first, last or now or datetime.now(UTC)) if first is not None else None
-        done = forecast(bundle, bars if span is None else _reached(bundle, bars, span[0]), now=now, span=span)
+        table = bars.collect() if span is None else _reached(bundle, bars.collect(), span[0])
+        names = table.get_column("symbol").unique().to_list()
+        done = forecast_many(
+            bundle,
+            lambda some: Bars(table.lazy().filter(pl.col("symbol").is_in(some))),
+            symbols=names,
+            stored=set(names),
+            span=span,
+            now=now,
+        )
     for symbol, reason in done.failures.items():
         log.warning("no prediction: %s: %s", symbol, reason)
     told = done.rows.with_columns(pl.col(TS).dt.strftime(STAMP)).to_pandas()
@@ -74,16 +84,15 @@ def answer(bundle: ModelBundle, frame: pd.DataFrame, *, params: Mapping[str, Any
     return told
 
 
-def _reached(bundle: ModelBundle, bars: Bars, start: datetime) -> Bars:
+def _reached(bundle: ModelBundle, table: pl.DataFrame, start: datetime) -> pl.DataFrame:
     """The bars from `start` on, and as many before as `klinepred predict --start` reads.
 
     Sums that roll over the bars begin with the first one: another first one would change their last digits.
     """
-    table = bars.collect()
     clocks = {*bundle.calendars.values(), *table.get_column(CALENDAR).cast(pl.String).unique()}
     reach = reach_of(bundle, features_of(bundle), day=longest_day(clocks))
     earlier = last_bars(table.lazy(), before=start, reach=reach)
-    return Bars(pl.concat([earlier, table.filter(pl.col("ts") >= start)]).sort("symbol", "ts").lazy())
+    return pl.concat([earlier, table.filter(pl.col("ts") >= start)]).sort("symbol", "ts")
 
 
 def _polars(frame: pd.DataFrame) -> pl.DataFrame:
