@@ -50,8 +50,8 @@ def test_what_is_the_same_in_all_rows_is_said_once_where_there_is_no_room(monkey
     same = PREDICTED.head(2)
     lines = on_terminal(same, 60, monkeypatch)
     assert "in all rows:  bar_ts 2026-06-10 19:55Z" in lines
-    assert lines[1].split() == ["symbol", "bps", "P(up)", "bps", "stale", "note"]
-    assert lines[2].split() == ["AAPL", "0.12", "0.512", "-12.1", "no", "-"]
+    assert lines[0].split() == ["symbol", "expected", "bps", "P(up)", "lo80", "bps", "stale", "note"]
+    assert lines[1].split() == ["AAPL", "0.12", "0.512", "-12.1", "no", "-"]
     wide = on_terminal(same, 200, monkeypatch)
     assert len(wide) == 3
     assert "in all rows" not in " ".join(wide)
