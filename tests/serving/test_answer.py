@@ -86,7 +86,8 @@ def test_mlflow_models_serve_answers_as_klinepred_predict(
 
     table = json.loads(bars.to_json(orient="split", index=False, double_precision=15))
     body = json.dumps({"dataframe_split": table, "params": {"now": NOW}})
-    told = scoring_server.invocations(body, "application/json", model, model.metadata.get_input_schema())
+    invoked: Any = scoring_server.invocations
+    told = invoked(body, "application/json", model, model.metadata.get_input_schema())
     assert told.status == 200
     got = pd.DataFrame(json.loads(told.response)["predictions"])
     check_equal(got, predicted(typed, market[0], "--now", NOW), within=1e-9)
