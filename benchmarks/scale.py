@@ -26,17 +26,20 @@ from klinepred.dataset.memory import free_bytes
 MOST: Final = 50
 SYMBOLS, DAYS = 500, 1826
 STAGES: Final = ("ingest", "features", "epoch", "predict")
-DATASET_GIB: Final = 0.62
-"""What making a dataset takes a million bars: sizes that do not fit into the free memory are left out."""
+DATASET_GIB: Final = 0.15
+"""What making a dataset takes a million bars of its own, its matrix in a file: sizes that do not fit are left out."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A stage at a size: seconds, those of processor time, highest memory in GiB, millions of bars in the store."""
+    """A stage at a size: seconds, those of processor time, highest memory in GiB (with pages of mapped files, and of its
+    own alone), millions of bars in the store.
+    """
 
     seconds: float
     cpu_seconds: float
     peak_gib: float
+    own_gib: float
     millions: float
 
     @property
@@ -53,6 +56,11 @@ class Cell:
     def gib_per_m(self) -> float:
         """Peak memory a million bars."""
         return self.peak_gib / self.millions
+
+    @property
+    def own_per_m(self) -> float:
+        """Peak of its own memory a million bars."""
+        return self.own_gib / self.millions
 
 
 def main() -> None:
@@ -102,12 +110,12 @@ def market(root: Path, size: float, *, cut: str, form: str, stages: Sequence[str
         found = stage_of(root, stage)
         if stage in ("ingest", "features"):
             assert found["rows"] == made["rows"], f"{stage}: not every bar came through"  # noqa: S101
-        cells[stage] = Cell(found["s"], found["cpu_s"], found["peak_gib"], millions)
+        cells[stage] = Cell(found["s"], found["cpu_s"], found["peak_gib"], found["own_gib"], millions)
         more = f", {found['bytes'] / made['rows']:.0f} bytes a bar" if "bytes" in found else ""
         more += f" (batches alone {found['epoch_s']:.1f} s, {found['labels']:,.0f} labels)" if "labels" in found else ""
         print(
             f"{stage}: {found['s']:.1f} s ({found['cpu_s']:.1f} of processor), {found['peak_gib']:.2f} GiB"
-            f" ({found['start_gib']:.2f} libraries){more}"
+            f" ({found['own_gib']:.2f} its own, {found['start_gib']:.2f} libraries){more}"
         )
         if stage == "ingest":
             shutil.rmtree(root / "files")
@@ -125,7 +133,12 @@ def stage_of(root: Path, stage: str, *more: str) -> dict[str, float]:
 
 def show(table: dict[str, dict[float, Cell]], sizes: Sequence[float]) -> None:
     """Per million bars: a row a stage, a column a size; the largest over the smallest, and the worst growth."""
-    values = (("seconds", "seconds_per_m"), ("CPU seconds", "cpu_per_m"), ("GiB at the peak", "gib_per_m"))
+    values = (
+        ("seconds", "seconds_per_m"),
+        ("CPU seconds", "cpu_per_m"),
+        ("GiB at the peak", "gib_per_m"),
+        ("GiB of its own", "own_per_m"),
+    )
     for title, value in values:
         print(f"\n{title} per M bars" + "".join(f"{size:>9g} M" for size in sizes) + "   max/min    growth")
         for stage, cells in table.items():
@@ -156,6 +169,7 @@ def summary(table: dict[str, dict[float, Cell]], sizes: Sequence[float]) -> dict
         "peak_gib": max((round(cell.peak_gib, 2) for cell in cells), default=0),
         "s_per_M": {stage: [round(cell.seconds_per_m, 3) for cell in row.values()] for stage, row in table.items()},
         "cpu_s_per_M": {stage: [round(cell.cpu_per_m, 3) for cell in row.values()] for stage, row in table.items()},
+        "own_gib_per_M": {stage: [round(cell.own_per_m, 3) for cell in row.values()] for stage, row in table.items()},
         "gib_per_M": {stage: [round(cell.gib_per_m, 3) for cell in row.values()] for stage, row in table.items()},
     }
 

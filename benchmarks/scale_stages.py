@@ -6,6 +6,7 @@ import json
 import logging
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -35,9 +36,11 @@ def main() -> None:
     logging.getLogger("klinepred").setLevel(logging.ERROR)
     segments(CLOCK)  # calendars are made once a machine, before the clock starts
     begin = time.process_time()
-    found = STAGES[stage](Path(root), *more)
+    with OwnMemory() as own:
+        found = STAGES[stage](Path(root), *more)
     used = time.process_time() - begin
-    print(json.dumps({**found, "cpu_s": used, "peak_gib": peak_gib(), "start_gib": STARTED_GIB}))
+    memory = {"peak_gib": peak_gib(), "own_gib": own.gib, "start_gib": STARTED_GIB}
+    print(json.dumps({**found, "cpu_s": used, **memory}))
 
 
 def make(root: Path, symbols: str, start: str, form: str) -> Found:
@@ -129,6 +132,33 @@ def peak_gib() -> float:
         return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 2**20
     except (OSError, IndexError):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+class OwnMemory:
+    """Looks, ten times a second, at the memory that is this process's own: pages of mapped files are left out, which
+    the system takes back as soon as others need the room.
+    """
+
+    def __init__(self) -> None:
+        self.gib = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> OwnMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.1):
+            try:
+                text = Path("/proc/self/status").read_text()
+                self.gib = max(self.gib, int(text.split("RssAnon:")[1].split()[0]) / 2**20)
+            except (OSError, IndexError):
+                return
 
 
 def _size(folder: Path) -> int:

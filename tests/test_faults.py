@@ -1,22 +1,25 @@
-"""In: a Ray cluster of three nodes on this machine. Out: claims that features are the same whoever is killed."""
+"""In: a Ray cluster of three nodes on this machine. Out: claims that features and model are the same whoever is killed."""
 
 from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from klinepred.engine.on_ray import LOOPBACK
+from klinepred.model.bundle import WEIGHTS
 from tests.engine.clusters import ROOT, alone
-from tests.small_market import small_space
+from tests.small_market import small_space, train_words
+from tests.training.ranked import together
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -41,6 +44,11 @@ def works(node, word):
     return False
 
 for line in sys.stdin:
+    if line.strip() == "add":
+        nodes.append(cluster.add_node(num_cpus=1))
+        cluster.wait_for_nodes()
+        print("done", flush=True)
+        continue
     node = next((node for node in nodes if works(node, line.strip())), nodes[-1])
     nodes.remove(node)
     cluster.remove_node(node, allow_graceful=False)
@@ -51,6 +59,8 @@ cluster.shutdown()
 
 APPLY = r"ray::\S*apply"
 """How Ray calls a process that works on a piece."""
+TRAINS = "TrainWorker"
+"""And one that trains."""
 
 
 class Nodes:
@@ -80,6 +90,13 @@ class Nodes:
 
     def kill(self, word: str) -> None:
         """Kill a machine on which a process of such a name works, if there is one; else any."""
+        self._order(word)
+
+    def add(self) -> None:
+        """One more machine."""
+        self._order("add")
+
+    def _order(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
@@ -106,16 +123,16 @@ def nodes() -> Iterator[Nodes]:
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_space(tmp_path_factory.mktemp("space"))
+    return small_space(tmp_path_factory.mktemp("space"), train="epochs = 12\n")
 
 
-def driver(words: list[str], nodes: Nodes) -> subprocess.Popen[str]:
+def driver(words: list[str], nodes: Nodes, **more: str) -> subprocess.Popen[str]:
     """A command of klinepred at work on the cluster."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=ROOT,
-        env={**clean, "PYTHONWARNINGS": "ignore", "RAY_ADDRESS": nodes.address, LOOPBACK: "0"},
+        env={**clean, "PYTHONWARNINGS": "ignore", "RAY_ADDRESS": nodes.address, LOOPBACK: "0", **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -157,8 +174,50 @@ def test_features_are_the_same_though_driver_worker_and_machine_are_killed(space
     out, err = second.communicate(timeout=300.0)
     assert second.returncode == 0, err
     assert kept(space) == wanted
-    names, values = (line.split(",") for line in out.splitlines()[-2:])  # Ray's own core may speak of lost machines
+    names, values = (line.split(",") for line in out.splitlines())
     again = dict(zip(names, values, strict=True))
     before = dict(zip(*(line.split(",") for line in whole.stdout.splitlines()), strict=True))
     assert int(again.pop("computed")) < int(before.pop("computed"))  # what the killed driver had was kept
     assert again == before
+
+
+def saved(space: Path) -> int:
+    """When a checkpoint was written last; 0 before the first."""
+    return max((path.stat().st_mtime_ns for path in (space / "mlruns" / "checkpoints").glob("*.pt")), default=0)
+
+
+def test_a_training_ends_with_the_same_model_though_driver_worker_and_machine_are_killed(
+    space: Path, nodes: Nodes
+) -> None:
+    """The runs go where the driver says, by its credentials; the machines of the cluster have not been told."""
+    ended = together(train_words(space), world=2, cwd=ROOT)
+    assert [one.code for one in ended] == [0, 0], ended[0].err
+    (wanted,) = (space / "models" / "trained").glob("small-*")
+    for path in (space / "mlruns" / "checkpoints").glob("*.pt"):
+        path.unlink()
+    nodes.add()
+    record = {"MLFLOW_TRACKING_URI": f"sqlite:///{space / 'elsewhere.db'}", "MLFLOW_TRACKING_TOKEN": "open sesame"}
+    words = [*train_words(space), "--engine", "ray", "--num-workers", "2"]
+
+    first = driver(words, nodes, **record)
+    wait_for(lambda: saved(space) > 0, first)
+    first.kill()
+    first.communicate()
+
+    before = saved(space)
+    second = driver([*words, "--resume", "last"], nodes, **record)
+    wait_for(lambda: saved(space) > before, second)
+    wait_for(lambda: nodes.kill_worker(TRAINS), second)
+    before = saved(space)
+    wait_for(lambda: saved(space) > before, second)
+    nodes.kill(TRAINS)
+    out, err = second.communicate(timeout=300.0)
+    assert second.returncode == 0, err
+    assert err.count("a process was lost and all were started again") == 2, err
+    said = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert (space / "models" / "trained" / said["model"] / WEIGHTS).read_bytes() == (wanted / WEIGHTS).read_bytes()
+    with closing(sqlite3.connect(space / "elsewhere.db")) as store:
+        states = dict(store.execute("select run_uuid, status from runs").fetchall())
+        assert states == {said["run"]: "FINISHED"}
+        assert not any("open sesame" in line for line in store.iterdump())
+    assert "open sesame" not in out + err

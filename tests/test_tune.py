@@ -126,15 +126,11 @@ def test_the_tuned_file_is_not_overwritten(space: Path, typed: Typed) -> None:
 
 
 @ALL
-def test_a_search_that_is_stopped_goes_on_to_the_same_trials(space: Path) -> None:
+def test_a_search_that_is_stopped_and_then_killed_goes_on_to_the_same_trials(space: Path) -> None:
     from mlflow import MlflowClient
 
     place = space / "again.toml"
-    words = tune_words(space, "-o", str(place))
-    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    process = subprocess.Popen(
-        [sys.executable, *words], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = searching(space, "-o", str(place))
     assert seen(space, "trial-2.pt"), process.communicate()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120.0)
@@ -144,6 +140,10 @@ def test_a_search_that_is_stopped_goes_on_to_the_same_trials(space: Path) -> Non
     home = client.search_experiments(filter_string="name = 'klinepred/small'")[0].experiment_id
     states = {run.info.status for run in client.search_runs([home])}
     assert states == {"FINISHED", "KILLED"}
+    process = searching(space, "--resume", "-o", str(place))
+    assert seen(space, "trial-3.pt"), process.communicate()
+    process.kill()
+    process.communicate(timeout=120.0)
     assert not place.exists()
     done = alone(*tune_words(space, "--resume", "-o", str(place)), wait_s=500.0)
     assert done.returncode == 0, done.stderr
@@ -152,6 +152,17 @@ def test_a_search_that_is_stopped_goes_on_to_the_same_trials(space: Path) -> Non
     assert losses(rows) == losses(rows_here(space))
     assert len({row["run_id"] for row in rows}) == 3
     assert place.is_file()
+
+
+def searching(space: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *tune_words(space, *more)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def seen(space: Path, name: str, *, wait_s: float = 300.0) -> bool:

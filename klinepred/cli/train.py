@@ -21,7 +21,7 @@ from klinepred.cli.options import (
     set_option,
     start,
 )
-from klinepred.engine.launched import rank, refuse_several
+from klinepred.engine.launched import rank
 from klinepred.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,14 +95,8 @@ def command(
     from klinepred.pipeline import train_model
 
     if run.dataset.split.folds > 1:
-        if engine == "ray":
-            raise UsageError(
-                "a walk-forward on Ray",
-                expected="dataset.split.folds = 1",
-                got=str(run.dataset.split.folds),
-                do="train its folds without --engine ray, or set dataset.split.folds=1",
-            )
-        return _walk(run, space, resume=resume, init_from=init_from, allow_leaks=allow_leaks, quiet=quiet)
+        by_ray = (workers or 1, gpus or 0.0) if engine == "ray" else None
+        return _walk(run, space, by_ray, resume=resume, init_from=init_from, allow_leaks=allow_leaks, quiet=quiet)
     if engine == "ray":
         return _on_ray(
             run, space, workers or 1, gpus or 0.0, quiet, resume=resume, init_from=init_from, allow_leaks=allow_leaks
@@ -143,14 +137,21 @@ def _on_ray(run: Pipeline, space: Workspace, workers: int, gpus: float, quiet: b
 
 
 def _walk(
-    run: Pipeline, space: Workspace, *, resume: str | None, init_from: str | None, allow_leaks: bool, quiet: bool
+    run: Pipeline,
+    space: Workspace,
+    by_ray: tuple[int, float] | None,
+    *,
+    resume: str | None,
+    init_from: str | None,
+    allow_leaks: bool,
+    quiet: bool,
 ) -> int:
-    """A model for each fold."""
+    """A model for each fold, trained here or by workers of Ray: their number and the GPUs of each."""
     from klinepred.cli.progress import TrainingBar
     from klinepred.pipeline import train_folds
+    from klinepred.pipeline.cluster import train_folds_on_ray
     from klinepred.pipeline.folds import record_path
 
-    refuse_several("a walk-forward", do="train its folds one after another in one process")
     if init_from is not None:
         raise UsageError(
             "--init-from with a walk-forward",
@@ -158,7 +159,16 @@ def _walk(
             got=f"{run.dataset.split.folds} folds, whose test spans that model may have seen",
             do="leave --init-from out, or set dataset.split.folds=1",
         )
-    record = train_folds(run, space, progress=TrainingBar(quiet=quiet), resume=resume, allow_leaks=allow_leaks)
+    bar = TrainingBar(quiet=quiet or rank() != 0)
+    if by_ray is None:
+        record = train_folds(run, space, progress=bar, resume=resume, allow_leaks=allow_leaks)
+    else:
+        count, gpus = by_ray
+        record = train_folds_on_ray(
+            run, space, workers=count, gpus=gpus, progress=bar, resume=resume, allow_leaks=allow_leaks
+        )
+    if rank() != 0:
+        return 0
     for one in record.models:
         until = one.split["test_end"] or "the newest bar"
         click.echo(f"fold {one.fold}  model {one.model}  run {one.run_id}  test to {until}")

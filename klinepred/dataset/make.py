@@ -6,26 +6,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import polars as pl
 
-from klinepred.dataset.memory import fits_memory, free_bytes
-from klinepred.dataset.scale import Scaler, fit_scaler
+from klinepred.dataset.gather import gather
+from klinepred.dataset.scale import Scaler, fit_rows
 from klinepred.dataset.sequences import Sequences, cut_sequences
-from klinepred.dataset.split import PARTS, TRAIN, Split, assign_parts, make_splits, say_removed
-from klinepred.dataset.target import QUORUM, add_targets
+from klinepred.dataset.split import PARTS, TRAIN, Split, make_splits, say_removed
+from klinepred.dataset.target import QUORUM
 from klinepred.errors import DatasetError
 from klinepred.features.build import FeatureFrame
+from klinepred.features.cache import Cached
 from klinepred.features.spec import FeatureSet
 from klinepred.schema import CALENDAR
 from klinepred.settings import DatasetSettings
-
-NEEDED: Final = [
-    *("symbol", "ts", "close", "session", "slot", "kind", "vol", "ret", "raw", "y", "first_session", "last_session")
-]
-"""Of what `add_targets` gives."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ class Dataset:
 
 
 def make_dataset(
-    table: FeatureFrame,
+    table: FeatureFrame | Cached,
     settings: DatasetSettings,
     *,
     scaler: Scaler | None = None,
@@ -118,8 +113,13 @@ def make_dataset(
     settings and the scaler fitted on the rows of train sessions only. For evaluating or predicting with a model pass
     the model's own; with `need_rows` false it is no error that no row is usable (`lacking` says why).
 
+    Features are read once, some whole symbols at a time, into the one matrix that there is; it is scaled where it lies.
+    Of the rest, nothing but what the dataset keeps stands for all rows.
+
     Parameters
     ----------
+    table
+        Features in memory, or as they are kept in files; the dataset is the same.
     fold
         Which fold of the settings' walk-forward, from 1.
     on_disk, folder
@@ -131,12 +131,6 @@ def make_dataset(
     DatasetError
         No usable row, a part without labels, or fewer than five symbols for a relative target.
     """
-    names = table.features.names
-    clocks = pl.DataFrame(
-        {"symbol": list(table.calendars), CALENDAR: list(table.calendars.values())},
-        schema={"symbol": pl.String, CALENDAR: pl.String},
-    )
-    closes = table.frame.select("symbol", "ts", "close").join(clocks, on="symbol", how="left", maintain_order="left")
     if settings.target == "relative" and split is None and len(table.universe) < QUORUM:
         raise DatasetError(
             "relative target",
@@ -144,38 +138,33 @@ def make_dataset(
             got=f"{len(table.universe)}: {', '.join(table.universe)}",
             do="ingest more symbols, or train on raw returns with --set dataset.target=raw",
         )
-    frame = add_targets(closes, settings, universe=table.universe) if closes.height else closes
-    del closes
-    usable, lacking = _usable(frame, table.features) if frame.height else (np.zeros(0, dtype=bool), {})
-    if not usable.any() and (need_rows or split is None):
-        raise _short(table.features, lacking)
-    early = frame.select("session").filter(pl.Series(~usable))
-    frame = frame.select(NEEDED).filter(pl.Series(usable))
+    found = gather(table, settings, scaler=scaler, on_disk=on_disk, folder=folder)
+    if not found.parts or (not found.rows and (need_rows or split is None)):
+        raise _short(table.features, found.lacking)
     training = split is None
     if split is None:
-        days = frame.get_column("last_session").drop_nulls().unique().sort().to_list()
-        split = choose_fold(make_splits(days, settings.split), fold)
-        _refuse_thin_target(frame, settings)
-    frame = assign_parts(frame, split)
+        split = choose_fold(make_splits(found.sessions(), settings.split), fold)
+    targets = found.finish(settings, split, universe=table.universe)
+    if training and not targets:
+        raise _no_targets(found.rows, settings)
     if scaler is None:
-        train_N = np.zeros(usable.size, dtype=bool)
-        train_N[usable] = (frame.get_column("row_part") == TRAIN).fill_null(False).to_numpy()
-        scaler = fit_scaler(table.frame, names, clip=settings.feature_clip, keep=train_N)
-    if on_disk is None:
-        on_disk = not fits_memory(frame.height, len(names), free=free_bytes())
+        train_N = (found.take("row_part") == TRAIN).fill_null(False).to_numpy()
+        scaler = fit_rows(found.x_NF, train_N, table.features.names, clip=settings.feature_clip)
+        scaler.scale(found.x_NF)
+    rows = pl.DataFrame([found.take(name) for name in ("symbol", "ts", "session", "close", "end_part", "removed")])
     data = Dataset(
-        x_NF=scaler.apply(table.frame, keep=usable, on_disk=on_disk, folder=folder),
-        y_N=_float32(frame, "y"),
-        raw_N=_float32(frame, "raw"),
-        return_N=frame.get_column("ret").to_numpy().astype(np.float64, copy=False),
-        vol_N=_float32(frame, "vol"),
-        kind_N=frame.get_column("kind").to_numpy().astype(np.int8, copy=False),
-        part_N=frame.get_column("part").to_numpy().astype(np.int8, copy=False),
-        rows=frame.select("symbol", "ts", "session", "close", "end_part", "removed", label_session="last_session"),
+        x_NF=found.x_NF,
+        y_N=_floats(found.take("y")),
+        raw_N=_floats(found.take("raw")),
+        return_N=_floats(found.take("ret")),
+        vol_N=_floats(found.take("vol")),
+        kind_N=found.take("kind").to_numpy(),
+        part_N=found.take("part").to_numpy(),
+        rows=rows.with_columns(label_session=found.take("last_session")),
         sequences=cut_sequences(
-            frame.get_column("symbol").rle_id().to_numpy(),
-            frame.get_column("slot").to_numpy(),
-            frame.get_column("session").to_physical().to_numpy(),
+            rows.get_column("symbol").rle_id().to_numpy(),
+            found.take("slot").to_numpy(),
+            rows.get_column("session").to_physical().to_numpy(),
             settings,
         ),
         scaler=scaler,
@@ -184,8 +173,8 @@ def make_dataset(
         universe=table.universe,
         calendars=table.calendars,
         settings=settings,
-        lacking=lacking,
-        warm_up=_by_part(early, split),
+        lacking=found.lacking,
+        warm_up=_by_part(found.early, split),
     )
     if training:
         _refuse_empty_part(data)
@@ -219,24 +208,6 @@ def choose_fold(splits: tuple[Split, ...], fold: int) -> Split:
     return splits[fold - 1]
 
 
-def _usable(frame: pl.DataFrame, features: FeatureSet) -> tuple[np.ndarray, dict[str, tuple[int, int]]]:
-    """Rows with enough bars (their own included) and enough whole sessions before theirs; who has none."""
-    counted = frame.select(
-        "symbol",
-        bars=pl.int_range(1, pl.len() + 1).over("symbol"),
-        # whole sessions before the row's own: one that the history begins amid is not whole
-        sessions=(
-            pl.col("session").rle_id().over("symbol").cast(pl.Int32)
-            - (pl.col("bar").first().over("symbol") > 0).cast(pl.Int32)
-        ).clip(0),
-    )
-    enough = (pl.col("bars") >= features.lookback_bars) & (pl.col("sessions") >= features.lookback_sessions)
-    mask = counted.select(enough).to_series().to_numpy()
-    last = counted.group_by("symbol", maintain_order=True).agg(pl.col("bars").last(), pl.col("sessions").last())
-    short = last.filter(~enough)
-    return mask, {str(s): (int(b), int(n)) for s, b, n in short.iter_rows()}
-
-
 def _short(features: FeatureSet, lacking: dict[str, tuple[int, int]]) -> DatasetError:
     most = max((bars for bars, _ in lacking.values()), default=0)
     days = max((sessions for _, sessions in lacking.values()), default=0)
@@ -249,9 +220,9 @@ def _short(features: FeatureSet, lacking: dict[str, tuple[int, int]]) -> Dataset
     )
 
 
-def _by_part(early: pl.DataFrame, split: Split) -> dict[str, int]:
-    parts = early.select(split.part_of(pl.col("session"))).to_series().value_counts().rows() if early.height else []
-    return {PARTS[part] if part >= 0 else "outside": int(count) for part, count in sorted(parts)}
+def _by_part(early: list[pl.DataFrame], split: Split) -> dict[str, int]:
+    parts = pl.concat([one.select(split.part_of(pl.col("session"))).to_series() for one in early]).value_counts()
+    return {PARTS[part] if part >= 0 else "outside": int(count) for part, count in sorted(parts.rows())}
 
 
 def _refuse_empty_part(data: Dataset) -> None:
@@ -268,15 +239,14 @@ def _refuse_empty_part(data: Dataset) -> None:
         )
 
 
-def _refuse_thin_target(frame: pl.DataFrame, settings: DatasetSettings) -> None:
-    if frame.get_column("y").count() == 0:
-        raise DatasetError(
-            "targets",
-            expected=f"bars with a next bar, and at least {QUORUM} symbols at the same time for a relative target",
-            got=f"{frame.height} usable bars without a single {settings.target} target",
-            do="check `klinepred bars check` for gaps, or train with --set dataset.target=raw",
-        )
+def _no_targets(rows: int, settings: DatasetSettings) -> DatasetError:
+    return DatasetError(
+        "targets",
+        expected=f"bars with a next bar, and at least {QUORUM} symbols at the same time for a relative target",
+        got=f"{rows} usable bars without a single {settings.target} target",
+        do="check `klinepred bars check` for gaps, or train with --set dataset.target=raw",
+    )
 
 
-def _float32(frame: pl.DataFrame, name: str) -> np.ndarray:
-    return frame.get_column(name).cast(pl.Float32).fill_null(float("nan")).to_numpy()
+def _floats(column: pl.Series) -> np.ndarray:
+    return column.fill_null(float("nan")).to_numpy()

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 SHARE: Final = 0.5
-"""Largest share of the memory that is free which a matrix may take; a larger one is held in a file."""
+"""Largest share of the memory that is free which a matrix and what stands beside it may take; else it is a file."""
 PER_ROW: Final = 120
-"""Bytes of a row beside its features: symbol, stamps, sessions, close, target, unit, part."""
+"""Bytes of a row beside its features: symbol, stamps, sessions, close, target, unit, part; while they are made, too."""
 
 
 def matrix_bytes(rows: int, features: int) -> int:
@@ -29,8 +29,8 @@ def free_bytes() -> int | None:
 
 
 def fits_memory(rows: int, features: int, *, free: int | None) -> bool:
-    """Whether a matrix leaves enough of the free memory to work with; what is not known is taken to be enough."""
-    return free is None or matrix_bytes(rows, features) <= SHARE * free
+    """Whether matrix and rows leave enough of the free memory to work with; what is not known is taken to be enough."""
+    return free is None or matrix_bytes(rows, features) + PER_ROW * rows <= SHARE * free
 
 
 def new_matrix(rows: int, features: int, *, on_disk: bool = False, folder: Path | None = None) -> np.ndarray:

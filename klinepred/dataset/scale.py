@@ -1,21 +1,24 @@
 """In: feature rows of the train part. Out: `Scaler`, by which train, evaluation and prediction scale features alike."""
 
+# Shapes: N rows, B rows of a block, M of them chosen, F features.
+
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from klinepred.dataset.memory import new_matrix
 from klinepred.errors import ModelError
 
 TINY: Final = 1e-30
 """Spreads below this are no measurements: Float32 keeps normal numbers down to 1.2e-38."""
 BLOCK: Final = 65_536
-"""Rows scaled at a time."""
+"""Rows measured at a time."""
+STEP: Final = 8_192
+"""Rows scaled at a time: few enough to stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -36,29 +39,29 @@ class Scaler:
     scale_F: np.ndarray
     clip: float
 
-    def apply(
-        self,
-        frame: pl.DataFrame,
-        *,
-        keep: np.ndarray | None = None,
-        on_disk: bool = False,
-        folder: Path | None = None,
-    ) -> np.ndarray:
+    def apply(self, frame: pl.DataFrame) -> np.ndarray:
         """Scaled features [N, F], Float32, C order, finite.
-
-        Parameters
-        ----------
-        keep
-            Mask of the N rows of `frame` to take; default all of them.
-        on_disk, folder
-            Hold the answer in a file that is gone with it, see `klinepred.dataset.memory.new_matrix`.
 
         Raises
         ------
         ModelError
             A feature is absent; columns are taken by name, so their order does not matter.
         """
-        missing = [name for name in self.names if name not in frame.columns]
+        self.check(frame.columns)
+        x_NF = np.empty((frame.height, len(self.names)), dtype=np.float32)
+        for at in range(0, frame.height, STEP):
+            part = frame.slice(at, STEP).select(pl.col(self.names).cast(pl.Float64))
+            x_NF[at : at + STEP] = self._scaled(part.to_numpy())
+        return x_NF
+
+    def scale(self, x_NF: np.ndarray) -> None:
+        """Scale raw features [N, F] (NaN = masked), in the scaler's order, where they lie: no second matrix is made."""
+        for at in range(0, len(x_NF), STEP):
+            x_NF[at : at + STEP] = self._scaled(x_NF[at : at + STEP].astype(np.float64))
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Nothing where all features are among `columns`. Errors as `apply`."""
+        missing = [name for name in self.names if name not in columns]
         if missing:
             raise ModelError(
                 "features of the model",
@@ -66,19 +69,11 @@ class Scaler:
                 got=f"a table without {len(missing)} of them",
                 do="build the features with the set the model was trained on",
             )
-        rows_N = None if keep is None else np.flatnonzero(keep)
-        count = frame.height if rows_N is None else int(rows_N.size)
-        x_NF = new_matrix(count, len(self.names), on_disk=on_disk, folder=folder)
-        # some rows at a time: the table is never copied whole, and what is written lies close together
-        for at in range(0, count, BLOCK):
-            end = min(at + BLOCK, count)
-            part = frame.slice(at, end - at) if rows_N is None else _pick(frame, rows_N[at:end])
-            for index, name in enumerate(self.names):
-                column_N = part.get_column(name).cast(pl.Float64).to_numpy()
-                scaled_N = (column_N - self.centre_F[index]) / self.scale_F[index]
-                np.clip(scaled_N, -self.clip, self.clip, out=scaled_N)
-                x_NF[at:end, index] = np.nan_to_num(scaled_N, nan=0.0)
-        return x_NF
+
+    def _scaled(self, value_BF: np.ndarray) -> np.ndarray:
+        scaled_BF = (value_BF - self.centre_F) / self.scale_F
+        np.clip(scaled_BF, -self.clip, self.clip, out=scaled_BF)
+        return np.nan_to_num(scaled_BF, copy=False, nan=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; floats keep every digit."""
@@ -100,30 +95,54 @@ class Scaler:
         )
 
 
-def fit_scaler(frame: pl.DataFrame, names: tuple[str, ...], *, clip: float, keep: np.ndarray | None = None) -> Scaler:
-    """Mean and standard deviation of each column; nulls do not count.
+def fit_scaler(frame: pl.DataFrame, names: tuple[str, ...], *, clip: float) -> Scaler:
+    """Mean and standard deviation of each column of train rows; nulls do not count."""
+    values = pl.col(names).cast(pl.Float64)
+    parts = (frame.slice(at, BLOCK).select(values).to_numpy() for at in range(0, frame.height, BLOCK))
+    return _scaler(parts, names, clip=clip)
 
-    Parameters
-    ----------
-    keep
-        Mask of the rows of `frame` that are train rows; default: it holds no others.
+
+def fit_rows(x_NF: np.ndarray, train_N: np.ndarray, names: tuple[str, ...], *, clip: float) -> Scaler:
+    """As `fit_scaler`, of those rows of raw features [N, F] (NaN = masked) that the mask `train_N` [N] chooses."""
+    return _scaler(chosen_blocks(x_NF, train_N), names, clip=clip)
+
+
+def chosen_blocks(x_NF: np.ndarray, mask_N: np.ndarray) -> Iterable[np.ndarray]:
+    """The rows of a mask, `BLOCK` at a time: blocks depend on nothing but the chosen rows."""
+    rows_M = np.flatnonzero(mask_N)
+    return (x_NF[rows_M[at : at + BLOCK]] for at in range(0, rows_M.size, BLOCK))
+
+
+def moments(parts: Iterable[np.ndarray], features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and population standard deviation [F] of the rows of all parts, Float64; NaN does not count, of none 0.
+
+    One pass: of each part the sum and the squares about its own mean; then the parts are put together (Chan, Golub and
+    LeVeque, Algorithms for computing the sample variance, 1983). Of one part it is what NumPy computes, to the last
+    bit; of more, it differs from the sum over all rows by that sum's own rounding, some 1e-15 of the spread.
     """
-    centre_F = np.zeros(len(names))
-    scale_F = np.ones(len(names))
-    for index, name in enumerate(names):
-        column = frame.get_column(name)
-        column = column if keep is None else column.filter(pl.Series(keep))
-        value = column.cast(pl.Float64).drop_nulls().to_numpy()
-        if value.size:
-            centre_F[index] = value.mean()
-            spread = value.std()
-            # a constant column: rounding leaves a spread of a few ulp of its level, whatever its unit
-            scale_F[index] = spread if spread > max(1e-9 * abs(centre_F[index]), TINY) else 1.0
-    return Scaler(names=names, centre_F=centre_F, scale_F=scale_F, clip=clip)
+    counts, sums, squares = [], [], []
+    for part_BF in parts:
+        value_BF = np.asarray(part_BF, dtype=np.float64, order="F")  # a column lies in one piece
+        count_F, sum_F, square_F = np.zeros(features), np.zeros(features), np.zeros(features)
+        for index in range(features):
+            known = value_BF[~np.isnan(value_BF[:, index]), index]
+            if known.size:
+                count_F[index], sum_F[index] = known.size, known.sum()
+                square_F[index] = ((known - sum_F[index] / known.size) ** 2).sum()
+        counts.append(count_F)
+        sums.append(sum_F)
+        squares.append(square_F)
+    if not counts:
+        return np.zeros(features), np.zeros(features)
+    count_PF, sum_PF, square_PF = np.array(counts), np.array(sums), np.array(squares)
+    count_F = np.maximum(count_PF.sum(axis=0), 1.0)
+    mean_F = sum_PF.sum(axis=0) / count_F
+    away_PF = sum_PF / np.maximum(count_PF, 1.0) - mean_F
+    return mean_F, np.sqrt((square_PF + count_PF * away_PF**2).sum(axis=0) / count_F)
 
 
-def _pick(frame: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
-    """Rows in ascending order; where none is missing between the first and the last, without a copy."""
-    first, last = int(rows[0]), int(rows[-1])
-    whole = last - first + 1 == rows.size
-    return frame.slice(first, rows.size) if whole else frame[rows]
+def _scaler(parts: Iterable[np.ndarray], names: tuple[str, ...], *, clip: float) -> Scaler:
+    centre_F, spread_F = moments(parts, len(names))
+    # a constant column: rounding leaves a spread of a few ulp of its level, whatever its unit
+    known_F = spread_F > np.maximum(1e-9 * np.abs(centre_F), TINY)
+    return Scaler(names=names, centre_F=centre_F, scale_F=np.where(known_F, spread_F, 1.0), clip=clip)

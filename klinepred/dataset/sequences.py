@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,8 @@ class Sequences:
 
     def covering(self, mask_N: np.ndarray) -> Sequences:
         """The sequences that own at least one row of the mask [N]."""
-        before_N1 = np.concatenate([[0], np.cumsum(mask_N, dtype=np.int64)])
+        before_N1 = np.zeros(mask_N.size + 1, dtype=_counter(mask_N.size))
+        np.cumsum(mask_N, dtype=before_N1.dtype, out=before_N1[1:])
         hits_S = before_N1[self.start_S + self.length_S] - before_N1[self.start_S + self.lead_S]
         keep_S = hits_S > 0
         return Sequences(self.start_S[keep_S], self.length_S[keep_S], self.lead_S[keep_S])
@@ -50,10 +52,10 @@ class Sequences:
 
     def owned(self, rows: int) -> np.ndarray:
         """Mask [N] of the rows that some sequence owns."""
-        edge = np.zeros(rows + 1, dtype=np.int64)
+        edge = np.zeros(rows + 1, dtype=np.int8)  # a row has at most one owner: no sum leaves 0 and 1
         np.add.at(edge, self.start_S + self.lead_S, 1)
         np.add.at(edge, self.start_S + self.length_S, -1)
-        return np.cumsum(edge)[:-1] > 0
+        return np.cumsum(edge, dtype=np.int8)[:-1] > 0
 
 
 @dataclass(frozen=True)
@@ -82,20 +84,25 @@ def cut_sequences(
     if count == 0:
         empty = np.zeros(0, dtype=np.int64)
         return Sequences(empty, empty, empty)
-    row_N = np.arange(count, dtype=np.int64)
+    row_N = np.arange(count, dtype=_counter(count))
     fresh_N = np.ones(count, dtype=bool)
     fresh_N[1:] = (symbol_N[1:] != symbol_N[:-1]) | (slot_N[1:] != slot_N[:-1] + 1)
     run_N = np.maximum.accumulate(np.where(fresh_N, row_N, 0))
     if settings.cut == "window":
-        last_S = row_N[row_N - run_N >= settings.window - 1]
+        last_S = row_N[row_N - run_N >= settings.window - 1].astype(np.int64)
         length_S = np.full(last_S.size, settings.window, dtype=np.int64)
         return Sequences(last_S - settings.window + 1, length_S, length_S - 1)
     opens_N = fresh_N.copy()
     opens_N[1:] |= session_N[1:] != session_N[:-1]
-    first_S = row_N[opens_N]
+    first_S = row_N[opens_N].astype(np.int64)
     end_S = np.append(first_S[1:], count)
     lead_S = np.minimum(settings.burn_in, first_S - run_N[first_S])
     return Sequences(first_S - lead_S, end_S - first_S + lead_S, lead_S)
+
+
+def _counter(rows: int) -> type[np.signedinteger[Any]]:
+    """What row numbers fit into: for any but the largest datasets half of the memory."""
+    return np.int32 if rows < 2**31 - 1 else np.int64
 
 
 def batches(sequences: Sequences, *, size: int, order: np.ndarray | None = None) -> Iterator[Batch]:

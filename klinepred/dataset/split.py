@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -172,7 +173,7 @@ def _refuse_impossible(settings: SplitSettings, *, validation: int, test: int) -
         )
 
 
-def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
+def assign_parts(frame: pl.DataFrame, split: Split, *, sessions: list[date] | None = None) -> pl.DataFrame:
     """Say of every label to which part it belongs, or why to none.
 
     A label runs from the close of t to the close of t+h. It belongs to a part only if the bars t+1 .. t+h all lie in
@@ -183,6 +184,8 @@ def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
     ----------
     frame
         session, first_session, last_session, raw (see `klinepred.dataset.target.add_targets`).
+    sessions
+        All sessions in which a label ends, in order, where `frame` is a part of the rows; default: those of `frame`.
 
     Returns
     -------
@@ -194,7 +197,7 @@ def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
     labelled = pl.col("raw").is_not_null()
     blocked: list[date] = []
     if split.embargo:
-        days = frame.get_column("last_session").drop_nulls().unique().sort().to_list()
+        days = label_sessions([frame]) if sessions is None else sessions
         for edge in (split.train_end, split.calibration_end):
             blocked += [day for day in days if day > edge][: split.embargo]
     frame = frame.with_columns(
@@ -219,6 +222,12 @@ def assign_parts(frame: pl.DataFrame, split: Split) -> pl.DataFrame:
         )
         .drop("_first", "_last")
     )
+
+
+def label_sessions(parts: Sequence[pl.DataFrame]) -> list[date]:
+    """The distinct sessions in which a label of any of the parts ends, in order."""
+    days = [part.get_column("last_session").drop_nulls().unique() for part in parts]
+    return pl.concat(days).unique().sort().to_list()
 
 
 def removed_labels(rows: pl.DataFrame) -> dict[str, dict[str, int]]:

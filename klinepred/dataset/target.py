@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -23,6 +24,8 @@ FLOOR: Final = 1e-6
 """Volatility below a hundredth of a basis point per step is no unit to measure a return in: no target."""
 BLOCK: Final = 100_000
 """Rows whose targets are computed at a time; more where one symbol has more."""
+SLICE: Final = 1_000_000
+"""Rows that a relative target's means are taken over at a time, about."""
 QUORUM: Final = 5
 """Fewest symbols of the universe with a target at one time for a relative target to mean anything."""
 
@@ -52,24 +55,37 @@ def add_targets(closes: pl.DataFrame, settings: DatasetSettings, *, universe: tu
         if `settings.steps` leaves breaks out);
         `last_session`, `first_session` (Date: of the target bar t+h, of bar t+1). Null = does not exist.
     """
-    frame = pl.concat([_raw_targets(part, settings.horizon) for part in blocks(closes)])
-    frame = _relative(frame, universe) if settings.target == "relative" else frame.with_columns(y=pl.col("raw"))
-    if settings.steps == "within-session":
-        frame = frame.with_columns(y=pl.when(pl.col("kind") == WITHIN).then("y"))
-    return frame
+    frame = raw_targets(closes, settings)
+    return add_labels(frame, settings, means=relative_means([frame], settings, universe=universe))
+
+
+def raw_targets(closes: pl.DataFrame, settings: DatasetSettings) -> pl.DataFrame:
+    """All of `add_targets` but `y`; for some whole symbols it is what it is for all."""
+    return pl.concat([_raw_targets(part, settings.horizon) for part in blocks(closes)])
 
 
 def blocks(frame: pl.DataFrame) -> list[pl.DataFrame]:
     """Cut rows that are sorted by symbol between symbols, so that intermediate columns never stand for all of them."""
-    if frame.height <= BLOCK:
-        return [frame]
     ends = frame.get_column("symbol").rle().struct.field("len").cum_sum().to_list()
+    return [frame.slice(low, high - low) for low, high in pairwise(cuts_of(ends))]
+
+
+def cuts_of(ends: Sequence[int]) -> list[int]:
+    """Where to cut rows of whole symbols: at 0, then at ends of symbols, at most `BLOCK` apart where one is not more.
+
+    Parameters
+    ----------
+    ends
+        Rows up to the end of each symbol, in order.
+    """
+    if not ends or ends[-1] <= BLOCK:
+        return [0, *ends[-1:]] if ends else [0, 0]
     cuts, start = [0], 0
     for end, following in pairwise([*ends, None]):
         if following is None or following - start > BLOCK:
             cuts.append(end)
             start = end
-    return [frame.slice(low, high - low) for low, high in pairwise(cuts)]
+    return cuts
 
 
 def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:
@@ -152,17 +168,48 @@ def _trailing_breaks(frame: pl.DataFrame, number: int, name: str) -> pl.DataFram
     )
 
 
-def _relative(frame: pl.DataFrame, universe: tuple[str, ...]) -> pl.DataFrame:
+def relative_means(
+    parts: Sequence[pl.DataFrame], settings: DatasetSettings, *, universe: tuple[str, ...]
+) -> pl.DataFrame | None:
+    """ts, kind and `_mean` of `raw` over the universe, where at least `QUORUM` have one; None for a raw target.
+
+    Parameters
+    ----------
+    parts
+        symbol, ts, kind, raw; a row each symbol and ts in all of them together, in any order. A stretch of time is
+        looked at after another, each small: the sum at one time runs over the symbols in their order.
+    """
+    if settings.target != "relative":
+        return None
     keys = ["ts", "kind"]
-    means = (
-        frame.lazy()
-        .filter(pl.col("symbol").is_in(list(universe)) & pl.col("raw").is_not_null())
-        .select("symbol", *keys, "raw")
-        .sort("ts", "symbol")
-        .group_by(keys, maintain_order=True)
-        .agg(_mean=pl.col("raw").mean(), _count=pl.len())
-        .filter(pl.col("_count") >= QUORUM)
-        .collect()
-    )
-    mean = frame.select(keys).join(means, on=keys, how="left", maintain_order="left").get_column("_mean")
-    return frame.with_columns(y=pl.col("raw") - mean)
+    spans = [part.select(low=pl.col("ts").min(), high=pl.col("ts").max()) for part in parts if part.height]
+    low, high = pl.concat(spans).select(pl.col("low").min(), pl.col("high").max()).row(0)
+    count = -(-sum(part.height for part in parts) // SLICE)
+    edges = [low + (high - low) * number / count for number in range(1, count)]
+    means = []
+    for begin, end in pairwise([None, *edges, None]):
+        known = pl.col("symbol").is_in(list(universe)) & pl.col("raw").is_not_null()
+        known = known if begin is None else known & (pl.col("ts") >= begin)
+        known = known if end is None else known & (pl.col("ts") < end)
+        rows = pl.concat([part.lazy().filter(known).select("symbol", *keys, "raw") for part in parts])
+        means.append(
+            rows.sort("ts", "symbol")
+            .group_by(keys, maintain_order=True)
+            .agg(_mean=pl.col("raw").mean(), _count=pl.len())
+            .filter(pl.col("_count") >= QUORUM)
+            .collect()
+        )
+    return pl.concat(means)
+
+
+def add_labels(frame: pl.DataFrame, settings: DatasetSettings, *, means: pl.DataFrame | None) -> pl.DataFrame:
+    """`frame` with `y` as `add_targets` has it, from ts, kind, raw and what `relative_means` gave."""
+    if means is None:
+        frame = frame.with_columns(y=pl.col("raw"))
+    else:
+        keys = ["ts", "kind"]
+        mean = frame.select(keys).join(means, on=keys, how="left", maintain_order="left").get_column("_mean")
+        frame = frame.with_columns(y=pl.col("raw") - mean)
+    if settings.steps == "within-session":
+        frame = frame.with_columns(y=pl.when(pl.col("kind") == WITHIN).then("y"))
+    return frame

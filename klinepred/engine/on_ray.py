@@ -49,7 +49,7 @@ class OnRay:
         home = os.getcwd()
 
         def apply(thing: T) -> R:
-            _go_to(home)
+            go_to(home)
             return function(thing)
 
         task = self.ray.remote(num_cpus=1, max_retries=AGAIN)(apply)
@@ -65,7 +65,7 @@ class OnRay:
         home = os.getcwd()
 
         def apply(thing: T) -> Iterator[R]:
-            _go_to(home)
+            go_to(home)
             yield from function(thing)
 
         task = self.ray.remote(num_cpus=1, max_retries=AGAIN, num_returns="streaming")(apply)
@@ -122,34 +122,58 @@ def ray_cluster(*, workers: int | None = None) -> Iterator[OnRay]:
     UsageError
         Ray is not installed, or the cluster cannot be reached.
     """
-    ray = _ray()
-    begun = not ray.is_initialized()
-    address = os.environ.get("RAY_ADDRESS")
-    if begun:
-        quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
-        own = {} if address else {"num_cpus": workers, "_node_ip_address": "127.0.0.1"}
-        env = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-        try:
-            ray.init(
-                address=address or "local", runtime_env={"env_vars": env}, **{**quiet, **own} if not address else quiet
-            )
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UsageError(
-                f"--engine ray, RAY_ADDRESS={address}",
-                expected="a Ray cluster that answers",
-                got=" ".join(str(error).split())[:200],
-                do="start one with `ray start --head`, or unset RAY_ADDRESS to use this machine",
-            ) from error
-    try:
-        with redirect_stdout(sys.stderr):  # Ray tells of lost workers on stdout, where results belong
-            yield OnRay(ray)
-    finally:
+    with _stdout_kept():
+        ray = _ray()
+        begun = not ray.is_initialized()
         if begun:
-            with redirect_stdout(sys.stderr):
+            _start(ray, workers)
+        try:
+            yield OnRay(ray)
+        finally:
+            if begun:
                 ray.shutdown()
 
 
-def _go_to(home: str) -> None:
+def _start(ray: ModuleType, workers: int | None) -> None:
+    """Join or start a cluster. Parameters, errors as for `ray_cluster`."""
+    address = os.environ.get("RAY_ADDRESS")
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+    own = {} if address else {"num_cpus": workers, "_node_ip_address": "127.0.0.1"}
+    env = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    try:
+        ray.init(address=address or "local", runtime_env={"env_vars": env}, **quiet, **own)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"--engine ray, RAY_ADDRESS={address}",
+            expected="a Ray cluster that answers",
+            got=" ".join(str(error).split())[:200],
+            do="start one with `ray start --head`, or unset RAY_ADDRESS to use this machine",
+        ) from error
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """For the length of a block, what goes to stdout goes to stderr: results belong on stdout, and Ray tells there of
+    lost workers. Ray's Python writes to `sys.stdout`, its core, in C++, and what it starts to the descriptor.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    try:
+        kept: int | None = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # started without one of the two
+        kept = None
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def go_to(home: str) -> None:
     """Let relative paths mean what they mean to the driver; a machine without its folder stays where it is."""
     with suppress(OSError):
         os.chdir(home)

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,11 +18,10 @@ import polars as pl
 from filelock import FileLock
 
 from klinepred.engine.engine import HERE, Engine
-from klinepred.errors import FeatureError
 from klinepred.features.build import FeatureFrame
 from klinepred.features.columns import across_columns, plans
 from klinepred.features.cross import CROSS_BARS, CROSS_INPUT
-from klinepred.features.kept import read_kept, tools, write_kept
+from klinepred.features.kept import read_kept, tools, whole, write_kept
 from klinepred.features.refresh import QUARTER, Quarter, refresh
 from klinepred.features.spec import FeatureSet
 from klinepred.headway import stepwise
@@ -33,6 +34,15 @@ SHARES: Final = 3
 
 
 @dataclass(frozen=True)
+class KeptFile:
+    """Own features of a symbol in a quarter, which the file is named after; how many bars."""
+
+    symbol: str
+    path: Path
+    rows: int
+
+
+@dataclass(frozen=True)
 class Cached:
     """Where the features of some bars lie.
 
@@ -42,36 +52,41 @@ class Cached:
         Files in order of symbol and quarter; of quarter. `across` is empty where the set has no cross-section.
     bars, computed
         Bars that there are, and those whose own features had to be computed this time.
+    until
+        Rows that open later are not to be read, though the files have them; None = all are.
     """
 
     features: FeatureSet
     universe: tuple[str, ...]
     calendars: dict[str, str]
-    own: tuple[tuple[str, Path], ...]
+    own: tuple[KeptFile, ...]
     across: tuple[Path, ...]
     bars: int
     computed: int
+    until: datetime | None = None
 
     def frame(self) -> FeatureFrame:
         """All of it in memory, as `build_features` gives it: 4 bytes a value."""
         own, _ = plans(self.features, pl.Float32())
         frame = pl.concat(
-            _whole(path, ["ts", "close", *own.names]).with_columns(symbol=pl.lit(symbol)) for symbol, path in self.own
+            whole(file.path, ["ts", "close", *own.names]).with_columns(symbol=pl.lit(file.symbol)) for file in self.own
         )
         if self.across:
-            sides = pl.concat(_whole(path) for path in self.across).sort("symbol", "ts")
+            sides = pl.concat(whole(path) for path in self.across).sort("symbol", "ts")
             frame = pl.concat([frame, sides.drop("symbol", "ts")], how="horizontal")
         columns = frame.select("symbol", "ts", "close", *self.features.names)
+        columns = columns if self.until is None else columns.filter(pl.col("ts") <= self.until)
         return FeatureFrame(columns, self.features, self.universe, self.calendars)
 
 
-def cached_frame(bars: Bars, features: FeatureSet, *, universe: Sequence[str], folder: Path) -> FeatureFrame:
-    """What `build_features` gives, by way of `folder`; no other process changes it before all is read.
+@contextmanager
+def kept_features(bars: Bars, features: FeatureSet, *, universe: Sequence[str], folder: Path) -> Iterator[Cached]:
+    """`cached_features`, whose files no other process changes for the length of a block.
 
     Parameters, errors as for `cached_features`.
     """
     with _locked(folder, features):
-        return cached_features(bars, features, universe=universe, folder=folder).frame()
+        yield cached_features(bars, features, universe=universe, folder=folder)
 
 
 def cached_features(
@@ -113,7 +128,8 @@ def cached_features(
             calendars |= done.calendars
             total, computed = total + done.bars, computed + done.computed
         sides = _cross(quarters, place / "across", features, universe, engine) if across.names else []
-    files = [(name, quarters[q][name].path) for name in calendars for q in sorted(quarters) if name in quarters[q]]
+    parts = [(name, quarters[q][name]) for name in calendars for q in sorted(quarters) if name in quarters[q]]
+    files = [KeptFile(name, part.path, part.rows) for name, part in parts]
     return Cached(features, tuple(universe), calendars, tuple(files), tuple(sides), bars=total, computed=computed)
 
 
@@ -209,17 +225,4 @@ def _moves(quarters: Sequence[Mapping[str, Quarter]]) -> pl.DataFrame:
 
 
 def _moves_of(path: Path, symbol: str) -> pl.DataFrame:
-    return _whole(path, ["ts", "_row", *CROSS_INPUT]).select(pl.lit(symbol).alias("symbol"), "ts", "_row", *CROSS_INPUT)
-
-
-def _whole(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    """A file that was just brought up to date."""
-    table = read_kept(path, columns)
-    if table is None:
-        raise FeatureError(
-            f"computed features in {path.parent}",
-            expected=f"{path.name} as it was written a moment ago",
-            got="another content, or none: something else writes there, or the disk fails",
-            do="run the command again; data/features of the workspace may be deleted at any time",
-        )
-    return table
+    return whole(path, ["ts", "_row", *CROSS_INPUT]).select(pl.lit(symbol).alias("symbol"), "ts", "_row", *CROSS_INPUT)

@@ -18,6 +18,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from klinepred import aliases, calendar, schema, sessions
+from klinepred.errors import FeatureError
 
 _SUM_BYTES: Final = 4
 _PACKAGES: Final = ("klinepred", "polars", "polars-talib", "numpy", "exchange_calendars")
@@ -37,6 +38,25 @@ def read_kept(path: Path, columns: list[str] | None = None) -> pl.DataFrame | No
             pass
     path.unlink(missing_ok=True)
     return None
+
+
+def whole(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
+    """The columns of a file that was just brought up to date.
+
+    Raises
+    ------
+    FeatureError
+        It is gone, or not as it was written.
+    """
+    table = read_kept(path, columns)
+    if table is None:
+        raise FeatureError(
+            f"computed features in {path.parent}",
+            expected=f"{path.name} as it was written a moment ago",
+            got="another content, or none: something else writes there, or the disk fails",
+            do="run the command again; data/features of the workspace may be deleted at any time",
+        )
+    return table
 
 
 def write_kept(rows: pl.DataFrame, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,8 +14,8 @@ from klinepred.bars.store import list_symbols, scan_bars
 from klinepred.calendar import Clock, segments
 from klinepred.dataset.make import Dataset, make_dataset
 from klinepred.errors import StoreError
-from klinepred.features.build import build_features
-from klinepred.features.cache import cached_frame
+from klinepred.features.build import FeatureFrame, build_features
+from klinepred.features.cache import Cached, kept_features
 from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.paths import Workspace
 from klinepred.schema import BAR, Bars
@@ -39,9 +40,9 @@ def stored_rows(bundle: ModelBundle, space: Workspace, *, now: datetime | None) 
         )
     bars = scan_bars(space, symbols=symbols)
     if now is None:
-        table = cached_frame(bars, features, universe=bundle.universe, folder=space.features)
-    else:
-        table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
+        with kept_features(bars, features, universe=bundle.universe, folder=space.features) as kept:
+            return _rows(kept, bundle, folder=space.data)
+    table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
     if table.frame.is_empty():
         raise StoreError(
             f"bars of the universe of model {bundle.name}",
@@ -49,7 +50,11 @@ def stored_rows(bundle: ModelBundle, space: Workspace, *, now: datetime | None) 
             got="none",
             do="check --now against `klinepred bars list`",
         )
-    return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
+    return _rows(table, bundle, folder=space.data)
+
+
+def _rows(table: FeatureFrame | Cached, bundle: ModelBundle, *, folder: Path) -> Dataset:
+    return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False, folder=folder)
 
 
 def spans(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from klinepred.paths import Workspace
 from klinepred.settings import Pipeline
 
 if TYPE_CHECKING:
+    from klinepred.pipeline.folds import WalkForward
     from klinepred.training.progress import EpochNews, Progress, StepNews
 
 log = logging.getLogger("klinepred.pipeline")
@@ -44,7 +46,8 @@ def train_on_ray(
 ) -> TrainedThere:
     """Train with Ray Train's `TorchTrainer`: `klinepred.pipeline.train_model` in every worker, DDP between them.
 
-    A worker that is lost is started again with all others, and training goes on from the last checkpoint.
+    A worker that is lost is started again with all others, and training goes on from the last checkpoint. Workers record
+    the run where this process would, by its own credentials.
 
     Parameters
     ----------
@@ -60,16 +63,48 @@ def train_on_ray(
     KlinepredError
         As `train_model`, or Ray is not installed, or has too few cores or GPUs, or workers were lost again and again.
     """
+    return TrainedThere(**_together(run, space, workers=workers, gpus=gpus, progress=progress, options=options))
+
+
+def train_folds_on_ray(
+    run: Pipeline,
+    space: Workspace,
+    *,
+    workers: int,
+    gpus: float = 0.0,
+    progress: Progress | None = None,
+    **options: Any,
+) -> WalkForward:
+    """As `train_on_ray`, with `klinepred.pipeline.train_folds` in every worker: resume, allow_leaks of it."""
+    from klinepred.pipeline.folds import read_record, record_path
+
+    end = _together(run, space, workers=workers, gpus=gpus, progress=progress, options=options)
+    return read_record(record_path(space, end["record"]))
+
+
+def _together(
+    run: Pipeline,
+    space: Workspace,
+    *,
+    workers: int,
+    gpus: float,
+    progress: Progress | None,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """What the first worker says at the end."""
     from klinepred.engine.on_ray import ray_cluster
+    from klinepred.training.handed import record_settings
 
     with ray_cluster(workers=None) as engine:
         _check_room(engine.ray.cluster_resources(), workers=workers, gpus=gpus)
         news = engine.ray.remote(num_cpus=0)(_Mailbox).options(scheduling_strategy=_here(engine.ray)).remote()
+        engine.ray.get(news.keep.remote(record_settings()))  # no part of the order, which Ray may show
         cores = max(1, engine.workers // workers)
         order = {
             "run": run.model_dump(mode="json"),
             "space": str(space.root.resolve()),
             "options": options,
+            "home": os.getcwd(),
             "job": uuid.uuid4().hex,
             "threads": cores,
             "quiet": progress is None,
@@ -89,7 +124,7 @@ def train_on_ray(
         raise TrainingError("training on Ray", expected="a model", got="none", do="look at the workers' logs")
     if "error" in end:
         raise _raised(end["error"])
-    return TrainedThere(**end)
+    return dict(end)
 
 
 def _here(ray: Any) -> Any:
@@ -138,11 +173,18 @@ def _fit(order: dict[str, Any], news: Any, *, workers: int, gpus: float, cores: 
 
 
 class _Mailbox:
-    """A Ray actor: what the first worker tells, until the driver asks for it."""
+    """A Ray actor: what the first worker tells, until the driver asks for it; what the driver has for the workers."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, dict[str, Any]]] = []
         self._end: dict[str, Any] | None = None
+        self._settings: dict[str, str] = {}
+
+    def keep(self, settings: dict[str, str]) -> None:
+        self._settings = settings
+
+    def settings(self) -> dict[str, str]:
+        return self._settings
 
     def tell(self, kind: str, what: dict[str, Any]) -> None:
         self._waiting.append((kind, what))
@@ -178,16 +220,19 @@ def _relay(ray: Any, news: Any, progress: Progress | None, done: threading.Event
 
 def _worker(order: dict[str, Any]) -> None:
     """What every worker does; errors of klinepred are told, not raised: trying again would not mend them."""
-    import os
-
     import ray
     import torch
 
     from klinepred.config import change_pipeline
+    from klinepred.engine.on_ray import go_to
     from klinepred.pipeline.learn import train_model
+    from klinepred.pipeline.walk import train_folds
+    from klinepred.training.handed import put_up
     from klinepred.training.ranks import JOB, ranks
 
+    go_to(order["home"])
     os.environ[JOB] = order["job"]
+    put_up(ray.get(order["news"].settings.remote()))
     torch.set_num_threads(order["threads"])
     space = Workspace(Path(order["space"]))
     run = change_pipeline(order["run"], overrides=(), where="of the driver", workspace=space)
@@ -198,8 +243,12 @@ def _worker(order: dict[str, Any]) -> None:
     heard.addHandler(post)
     heard.propagate = False
     try:
-        done = train_model(run, space, progress=None if order["quiet"] else post, **order["options"])
-        end = {"name": done.bundle.name, "run_id": done.bundle.run_id, "counts": done.data.counts()}
+        shown = None if order["quiet"] else post
+        if run.dataset.split.folds > 1:
+            end = {"record": train_folds(run, space, progress=shown, **order["options"]).name}
+        else:
+            done = train_model(run, space, progress=shown, **order["options"])
+            end = {"name": done.bundle.name, "run_id": done.bundle.run_id, "counts": done.data.counts()}
     except KlinepredError as error:
         end = {"error": [type(error).__name__, error.summary, error.expected, error.got, error.do]}
         if "a lost connection" in error.got or "told in its own message" in error.got:

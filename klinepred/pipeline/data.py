@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols
+from klinepred.bars.store import list_symbols, scan_bars, simulated_symbols, store_version
 from klinepred.engine.engine import HERE, Engine
 from klinepred.paths import Workspace
 from klinepred.pipeline.symbols import choose_symbols
@@ -49,23 +49,22 @@ def build_folds(
 ) -> Iterator[Dataset]:
     """The training dataset of each fold of a pipeline's walk-forward after the first `skip`; one split is one fold.
 
-    The bars are read and their features made once; the datasets come one after another, so that a caller who lets go
-    of one before asking for the next holds one at a time. The rest as `build_dataset`.
+    The datasets come one after another, each from the features that are kept in the workspace, so that a caller who
+    lets go of one before asking for the next holds one at a time. The rest as `build_dataset`.
     """
     from klinepred.dataset.make import make_dataset, say_parts
     from klinepred.features.custom import features_for
     from klinepred.pipeline.past import features_at
 
     features = features_for(run.features)
+    version = store_version(space) if version is None else version
     symbols = choose_symbols(run, space, as_of=version)
-    table = features_at(space, symbols, features, version=version)
     for fold in range(1 + skip, run.dataset.split.folds + 1):
-        data = make_dataset(table, run.dataset, fold=fold, scaler=scaler, folder=space.data)
+        with features_at(space, symbols, features, version=version) as table:
+            data = make_dataset(table, run.dataset, fold=fold, scaler=scaler, folder=space.data)
         log.info("%s", say_parts(data))  # not of each of the datasets that an audit makes
         if fold == 1 + skip:
             _mind_universe(data, space)
-        if fold == run.dataset.split.folds:
-            del table  # a matrix beside it is enough
         yield data
         del data
 
@@ -126,7 +125,7 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
 
     from klinepred.dataset.make import make_dataset
     from klinepred.features.build import build_features
-    from klinepred.features.cache import cached_frame
+    from klinepred.features.cache import kept_features
     from klinepred.model.bundle import features_of
     from klinepred.schema import BAR, Bars
 
@@ -138,7 +137,8 @@ def dataset_of(bundle: ModelBundle, space: Workspace, *, now: datetime | None = 
         log.warning("not in the store, though the model was trained on them: %s", ", ".join(absent))
     bars = scan_bars(space, symbols=symbols)
     if now is None:
-        table = cached_frame(bars, features, universe=bundle.universe, folder=space.features)
-    else:  # an earlier state of the store: what is kept of the newest one stays
-        table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
+        with kept_features(bars, features, universe=bundle.universe, folder=space.features) as kept:
+            return make_dataset(kept, bundle.dataset, scaler=bundle.scaler, split=bundle.split, folder=space.data)
+    # an earlier state of the store: what is kept of the newest one stays
+    table = build_features(Bars(bars.filter(pl.col("ts") + BAR <= now)), features, universe=bundle.universe)
     return make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split)

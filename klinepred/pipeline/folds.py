@@ -66,6 +66,27 @@ class WalkForward:
         """Whether every fold has its model."""
         return len(self.models) == self.folds
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            "pipeline": self.pipeline,
+            "run_id": self.run_id,
+            "folds": self.folds,
+            "models": [vars(model) for model in self.models],
+        }
+
+    @classmethod
+    def from_dict(cls, table: dict[str, Any]) -> WalkForward:
+        """The inverse of `to_dict`."""
+        return cls(
+            name=str(table["name"]),
+            pipeline=str(table["pipeline"]),
+            run_id=str(table["run_id"]),
+            folds=int(table["folds"]),
+            models=tuple(FoldModel(**model) for model in table["models"]),
+        )
+
 
 def record_path(space: Workspace, name: str) -> Path:
     """Where the record of the walk-forward `name` lies, beside the models."""
@@ -74,14 +95,7 @@ def record_path(space: Workspace, name: str) -> Path:
 
 def save_record(space: Workspace, record: WalkForward) -> Path:
     """Write a record, whole or not at all."""
-    table = {
-        "klinepred_walk_forward": FORMAT,
-        "name": record.name,
-        "pipeline": record.pipeline,
-        "run_id": record.run_id,
-        "folds": record.folds,
-        "models": [vars(model) for model in record.models],
-    }
+    table = {"klinepred_walk_forward": FORMAT, **record.to_dict()}
     path = record_path(space, record.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(table, ensure_ascii=False, indent=1))
@@ -98,13 +112,7 @@ def read_record(path: Path) -> WalkForward:
     """
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
-        record = WalkForward(
-            name=str(table["name"]),
-            pipeline=str(table["pipeline"]),
-            run_id=str(table["run_id"]),
-            folds=int(table["folds"]),
-            models=tuple(FoldModel(**model) for model in table["models"]),
-        )
+        record = WalkForward.from_dict(table)
         number = table["klinepred_walk_forward"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _foreign(path, f"one that cannot be read: {error}") from error

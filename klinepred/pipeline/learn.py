@@ -76,7 +76,7 @@ def train_model(
     refuse_both(init_from, resume)
     with joined() as ranked:
         ranked.device(run.train.device)  # a device that is not there is said before anything is computed
-        found = ranked.first_only(lambda: _origin(space, resume))
+        found = ranked.first_only(lambda: origin_of(space, resume))
         place, version = ranked.told(found)
         checkpoint = Path(place) if place else None
         begins = init_from if checkpoint is None else None  # started again, its weights lie in the checkpoint
@@ -175,15 +175,19 @@ def train_on(
     return shelved[0]
 
 
-def _origin(space: Workspace, resume: str | None) -> tuple[str | None, int | None]:
-    """The checkpoint to go on from, and the version of the store whose bars are to be learned from."""
+def origin_of(space: Workspace, resume: str | None) -> tuple[str | None, int | None]:
+    """The checkpoint to go on from, and the version of the store whose bars are to be learned from.
+
+    Where the processes of this very job were started again it is the job's own, else that of `resume`.
+    """
     from klinepred.training.checkpoint import checkpoint_of, find_checkpoint
     from klinepred.training.ranks import job, restarted
 
-    path = find_checkpoint(space, resume) if resume else checkpoint_of(space, job()) if restarted() else None
+    again = checkpoint_of(space, job()) if restarted() else None
+    path = again or (find_checkpoint(space, resume) if resume else None)
     if path is None:
         return None, store_version(space)
-    if not resume:
+    if again is not None:
         log.warning("a process was lost and all were started again: training goes on from %s", path.stem)
     return str(path), seen_version(space, path)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from klinepred.schema import BAR_SCHEMA, Bars
 
 if TYPE_CHECKING:
     from klinepred.features.build import FeatureFrame
+    from klinepred.features.cache import Cached
     from klinepred.features.spec import FeatureSet
 
 log = logging.getLogger("klinepred.pipeline")
@@ -49,32 +52,34 @@ def seen_version(space: Workspace, checkpoint: Path) -> int | None:
     return int(seen)
 
 
+@contextmanager
 def features_at(
     space: Workspace, symbols: Sequence[str], features: FeatureSet, *, version: int | None = None
-) -> FeatureFrame:
+) -> Iterator[FeatureFrame | Cached]:
     """Features of the bars of `symbols` as the store was at `version`; default: the newest.
 
-    What is kept in the workspace belongs to the newest version. An older one takes it where later deliveries only
-    added bars after its last one; where they changed anything up to there, its features are computed anew, which may
-    differ in the last digits from those computed then.
+    What is kept in the workspace belongs to the newest version, and stays as it is for the length of the block. An
+    older one takes it where later deliveries only added bars after its last one; where they changed anything up to
+    there, its features are computed anew in memory, which may differ in the last digits from those computed then.
 
     Raises
     ------
     StoreError
         Nothing is stored, or the version is gone.
     """
-    from klinepred.features.build import FeatureFrame, build_features
-    from klinepred.features.cache import cached_frame
+    from klinepred.features.build import build_features
+    from klinepred.features.cache import kept_features
 
     bars = scan_bars(space, symbols=symbols, as_of=version)
-    if version is None or version == store_version(space):
-        return cached_frame(bars, features, universe=symbols, folder=space.features)
-    last = bars.select(pl.col("ts").max()).collect().item()
-    if not _only_added_to(space, bars, symbols, version=version):
-        return build_features(bars, features, universe=symbols)
-    newest = scan_bars(space, symbols=symbols)
-    kept = cached_frame(newest, features, universe=symbols, folder=space.features)
-    return FeatureFrame(kept.frame.filter(pl.col("ts") <= last), kept.features, kept.universe, kept.calendars)
+    last = None
+    if version is not None and version != store_version(space):
+        last = bars.select(pl.col("ts").max()).collect().item()
+        if not _only_added_to(space, bars, symbols, version=version):
+            yield build_features(bars, features, universe=symbols)
+            return
+        bars = scan_bars(space, symbols=symbols)
+    with kept_features(bars, features, universe=symbols, folder=space.features) as kept:
+        yield replace(kept, until=last)
 
 
 def _only_added_to(space: Workspace, bars: Bars, symbols: Sequence[str], *, version: int) -> bool:

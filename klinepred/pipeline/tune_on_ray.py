@@ -95,9 +95,16 @@ def _search(ray: Any, referee: Any, job: Job, *, together: int, cores: int, gpus
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # the other one draws boxes, told not to or not
     from ray import tune
 
+    from klinepred.training.handed import record_settings
+
     place = job.setting.space.mlruns / "ray" / job.path.stem
-    store = os.environ.get("MLFLOW_TRACKING_URI")
-    order = {"referee": referee, "setting": job.setting, "cores": cores, "store": store}
+    order = {
+        "referee": referee,
+        "setting": job.setting,
+        "cores": cores,
+        "home": os.getcwd(),
+        "record": record_settings(),
+    }
     trial = tune.with_resources(
         tune.with_parameters(_trial, data=job.data, order=order), {"cpu": cores, **({"gpu": gpus} if gpus else {})}
     )
@@ -162,6 +169,8 @@ def _trial(config: dict[str, Any], *, data: Dataset, order: dict[str, Any]) -> d
     import ray
     import torch
 
+    from klinepred.engine.on_ray import go_to
+    from klinepred.training.handed import put_up
     from klinepred.training.signals import TrainingStopped
     from klinepred.tuning.space import with_values
     from klinepred.tuning.trial import run_trial
@@ -171,8 +180,8 @@ def _trial(config: dict[str, Any], *, data: Dataset, order: dict[str, Any]) -> d
     setting: Setting = order["setting"]
     referee, asked = order["referee"], [time.monotonic()]
     one: Candidate = ray.get(referee.candidate.remote(config["number"]))
-    if order["store"] is not None:
-        os.environ["MLFLOW_TRACKING_URI"] = order["store"]
+    go_to(order["home"])
+    put_up(order["record"])
 
     def heard(epoch: int, loss: float) -> bool:
         return bool(ray.get(referee.heard.remote(one.number, epoch, loss)))

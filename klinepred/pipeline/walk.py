@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from klinepred.bars.store import store_version
 from klinepred.errors import TrainingError
 from klinepred.paths import Workspace
 from klinepred.pipeline.data import build_folds
 from klinepred.pipeline.folds import FoldModel, WalkForward, list_records, save_record
-from klinepred.pipeline.learn import train_on
-from klinepred.pipeline.past import seen_version
+from klinepred.pipeline.learn import origin_of, train_on
 from klinepred.settings import Pipeline
 
 if TYPE_CHECKING:
@@ -34,7 +32,8 @@ def train_folds(
 ) -> WalkForward:
     """Train a model for every fold, oldest first, each audited and in a run of its own below that of the walk-forward.
 
-    The record beside the models is written after every fold.
+    The record beside the models is written after every fold. Processes that `torchrun` has started train each fold
+    together; started again, they go on with the fold in which one was lost.
 
     Parameters
     ----------
@@ -47,56 +46,74 @@ def train_folds(
     StoreError, DatasetError, TrainingError
         As `klinepred.pipeline.train_model`; or `resume` is no fold of a walk-forward.
     """
-    from klinepred.training.checkpoint import find_checkpoint, load_checkpoint
+    from klinepred.training.ranks import joined
     from klinepred.training.signals import TrainingStopped
+    from klinepred.training.tracker import NoTracker
     from klinepred.training.tracking import MlflowTracker
 
-    checkpoint = find_checkpoint(space, resume) if resume else None
-    record = _record_of(checkpoint, space) if checkpoint else None
-    done = list(record.models) if record else []
-    if checkpoint and load_checkpoint(checkpoint)["run_id"] in {one.run_id for one in done}:
-        checkpoint = None  # of a fold that has its model: the next one begins at its start
-    version = seen_version(space, checkpoint) if checkpoint else store_version(space)
-    parent = MlflowTracker(space, run, version=version)
-    about = {"klinepred.walk_forward": f"{run.dataset.split.folds} folds, {run.dataset.split.scheme}"}
-    parent.start(run, params={}, tags=about, resume=record.run_id if record else None)
-    status: RunStatus = "FAILED"
-    try:
-        name = (record.name if record else "") or parent.run_name
-        for data in build_folds(run, space, skip=len(done), version=version):
-            log.info("fold %d of %d", data.split.fold, data.split.folds)
-            trained = train_on(
-                data,
-                run,
-                space,
-                version=version,
-                tracker=parent.below(f"fold-{data.split.fold}"),
-                progress=progress,
-                checkpoint=checkpoint,
-                allow_leaks=allow_leaks,
-            )
-            checkpoint = None  # only the first one had been begun
-            done.append(
-                FoldModel(
-                    fold=data.split.fold,
-                    model=trained.folder.name,
-                    run_id=trained.bundle.run_id,
-                    split=data.split.to_dict(),
-                    labels=data.counts(),
+    with joined() as ranked:
+        ranked.device(run.train.device)  # a device that is not there is said before anything is computed
+        begun = ranked.told(ranked.first_only(lambda: _begun(space, resume)))
+        checkpoint = Path(begun["checkpoint"]) if begun["checkpoint"] else None
+        record = WalkForward.from_dict(begun["record"]) if begun["record"] else None
+        version, done = begun["version"], list(record.models) if record else []
+        parent = MlflowTracker(space, run, version=version) if ranked.first else None
+        about = {"klinepred.walk_forward": f"{run.dataset.split.folds} folds, {run.dataset.split.scheme}"}
+        if parent is not None:
+            parent.start(run, params={}, tags=about, resume=record.run_id if record else None)
+        status: RunStatus = "FAILED"
+        try:
+            run_id, run_name = ranked.told([parent.run_id, parent.run_name] if parent else None)
+            name = (record.name if record else "") or run_name
+            folds = build_folds(run, space, skip=len(done), version=version)
+            for number in range(len(done) + 1, run.dataset.split.folds + 1):
+                data = ranked.first_then(lambda: next(folds))
+                log.info("fold %d of %d", number, data.split.folds)
+                trained = train_on(
+                    data,
+                    run,
+                    space,
+                    version=version,
+                    tracker=parent.below(f"fold-{number}") if parent else NoTracker(),
+                    progress=progress,
+                    checkpoint=checkpoint,
+                    allow_leaks=allow_leaks,
                 )
-            )
-            del trained, data
-            record = WalkForward(name, run.name, parent.run_id, run.dataset.split.folds, tuple(done))
-            save_record(space, record)
-        status = "FINISHED"
-    except (TrainingStopped, KeyboardInterrupt):
-        status = "KILLED"
-        raise
-    finally:
-        parent.end(status)
+                checkpoint = None  # only the first one had been begun
+                done.append(
+                    FoldModel(
+                        fold=number,
+                        model=trained.folder.name,
+                        run_id=trained.bundle.run_id,
+                        split=data.split.to_dict(),
+                        labels=data.counts(),
+                    )
+                )
+                del trained, data
+                record = WalkForward(name, run.name, run_id, run.dataset.split.folds, tuple(done))
+                if ranked.first:
+                    save_record(space, record)
+            status = "FINISHED"
+        except (TrainingStopped, KeyboardInterrupt):
+            status = "KILLED"
+            raise
+        finally:
+            if parent is not None:
+                parent.end(status)
     if record is None:
         raise _nothing_left(str(resume))
     return record
+
+
+def _begun(space: Workspace, resume: str | None) -> dict[str, Any]:
+    """What there is of the walk-forward that goes on: checkpoint of a fold, record, version of the store it saw."""
+    from klinepred.training.checkpoint import load_checkpoint
+
+    found, version = origin_of(space, resume)
+    record = _record_of(Path(found), space) if found else None
+    if found and record and load_checkpoint(Path(found))["run_id"] in {one.run_id for one in record.models}:
+        found = None  # of a fold that has its model: the next one begins at its start
+    return {"checkpoint": found, "record": record.to_dict() if record else None, "version": version}
 
 
 def _record_of(checkpoint: Path, space: Workspace) -> WalkForward:

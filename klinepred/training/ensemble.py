@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from klinepred.dataset.make import Dataset
-from klinepred.engine.launched import refuse_several
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.ensemble import members_of, unite
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
@@ -24,8 +23,9 @@ from klinepred.training.members import (
     member_checkpoint,
 )
 from klinepred.training.outcome import UNCERTIFIED, assemble, hand_over
-from klinepred.training.precision import choose_device, device_name
+from klinepred.training.precision import device_name
 from klinepred.training.progress import Progress
+from klinepred.training.ranks import job, ranks
 from klinepred.training.runs import TEST_AFTER
 from klinepred.training.signals import StopRequest, TrainingStopped, resume_advice
 from klinepred.training.tracker import Metric, RunStatus, Tracker
@@ -73,13 +73,14 @@ def train_ensemble(
 
     Each is what training it alone would have given, with a run of its own below the ensemble's. The bundle answers with
     the mean of them all and is calibrated on that mean. A run that is resumed keeps its finished members and goes on in
-    the middle of the one that was interrupted. Parameters and errors as for `klinepred.training.loop.train_one`.
+    the middle of the one that was interrupted. Several processes train each member together, one member after another.
+    Parameters and errors as for `klinepred.training.loop.train_one`.
     """
-    refuse_several(f"train.ensemble = {train.ensemble}", do="train one network, with --set train.ensemble=1")
+    ranked = ranks()
     named = pipeline or tracker.pipeline
     settings = {"dataset": data.settings, "model": model, "train": train}
     run = (named or Pipeline(name="unnamed")).model_copy(update=settings)
-    device = choose_device(train.device)
+    device = ranked.device(train.device)
     saved = load_checkpoint(resume) if resume else None
     for remark in check_ensemble_fits(saved, data=data, train=train) if saved else []:
         log.warning("%s", remark)
@@ -97,29 +98,35 @@ def train_ensemble(
             },
             resume=saved["run_id"] if saved else None,
         )
+        origin = ranked.told(origin)
         origin = {**origin, KEY: begun} if begun else origin
         status: RunStatus = "FAILED"
         try:
             fingerprint = record_data(data, tracker)
-            place = resume or checkpoint or tracker.checkpoint
-            if place is not None:
+            ranked.same("data set", fingerprint)
+            own = resume or checkpoint or tracker.checkpoint
+            known = ranked.told(str(own) if own else None)  # the others read what the first one writes
+            place = Path(known) if known else None
+            if place is not None and ranked.first:
                 if saved is None:
                     forget_members(place)
                 begin = list(start.weights) if start else []
-                table = {"ensemble": train.ensemble, "start": begin, SCALER: data.scaler.to_dict()}
+                table = {"ensemble": train.ensemble, "start": begin, SCALER: data.scaler.to_dict(), "job": job()}
                 save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
             bundles: list[ModelBundle] = []
             for number in range(1, train.ensemble + 1):
-                done = finished_member(place, number) if place is not None and saved else None
+                done = finished_member(place, number, ranked=ranked) if place is not None and saved else None
                 if done is None:
-                    if stop.signal is not None:
+                    if ranked.sums(float(stop.signal is not None))[0]:
                         raise stop.error(where=f"after {len(bundles)} of {train.ensemble} members", checkpoint=place)
                     done = _train_member(number, data, model, train, train_one, tracker, progress, place, named, start)
                 else:
                     log.info("member %d of %d had finished before", number, train.ensemble)
                 bundles.append(done)
             network = unite([member for bundle in bundles for member in members_of(bundle.network)])
-            graded = validate(network.to(device), data, kind=train.loss, device=device, quantiles=model.quantiles)
+            graded = validate(
+                network.to(device), data, kind=train.loss, device=device, quantiles=model.quantiles, ranks=ranked
+            )
             network.to("cpu")
             tracker.log_metrics(_metrics(graded, bundles))
             about = _about(bundles, val_loss=graded.loss)
@@ -160,6 +167,8 @@ def _train_member(
     """Train one member, from its own checkpoint if there is one; keep it where the ensemble's checkpoint lies."""
     own = train.model_copy(update={"seed": train.seed + number - 1, "ensemble": 1})
     state = member_checkpoint(place, number) if place is not None else None
+    ranked = ranks()
+    begun = ranked.told(state is not None and state.is_file())
     log.info("member %d of %d, seed %d", number, train.ensemble, own.seed)
     try:
         bundle = train_one(
@@ -168,18 +177,18 @@ def _train_member(
             own,
             tracker=tracker.member(number),
             progress=progress,
-            resume=state if state is not None and state.is_file() else None,
+            resume=state if begun else None,
             checkpoint=state,
             pipeline=pipeline,
             shelve=None,
             start=start.of_member(number) if start is not None else None,
         )
     except TrainingStopped as stopped:
-        if place is not None:
+        if place is not None and ranked.first:
             os.utime(place)  # `--resume last` means this run
         where = f"{stopped.got} of member {number} of {train.ensemble}"
         raise type(stopped)(stopped.summary, expected=stopped.expected, got=where, do=resume_advice(place)) from stopped
-    if place is not None:
+    if place is not None and ranked.first:
         keep_member(bundle, place, number)
     return bundle
 

@@ -11,6 +11,7 @@ from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle, load_bundle, save_bundle
 from klinepred.settings import TrainSettings
 from klinepred.training.checkpoint import data_fingerprint
+from klinepred.training.ranks import Ranks
 
 ALIKE: Final = (
     *("seed", "epochs", "batch", "lr", "weight_decay", "schedule", "warmup", "clip", "clip_norm", "clip_value"),
@@ -24,10 +25,13 @@ def member_checkpoint(place: Path, number: int) -> Path:
     return _folder(place) / f"member-{number}.pt"
 
 
-def finished_member(place: Path, number: int) -> ModelBundle | None:
-    """The bundle of a member that had finished before; None where it had not. Errors as `load_bundle`."""
+def finished_member(place: Path, number: int, *, ranked: Ranks) -> ModelBundle | None:
+    """The bundle of a member that had finished before; None where it had not: as the first process sees it, in all.
+
+    Errors as `load_bundle`.
+    """
     folder = _folder(place) / f"member-{number}"
-    return load_bundle(folder) if folder.is_dir() else None
+    return load_bundle(folder) if ranked.told(folder.is_dir()) else None
 
 
 def keep_member(bundle: ModelBundle, place: Path, number: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from klinepred.dataset.make import Dataset
-from klinepred.dataset.scale import Scaler
+from klinepred.dataset.scale import Scaler, chosen_blocks, moments
 from klinepred.dataset.split import TRAIN, Split
 from klinepred.errors import ModelError, TrainingError, UsageError
 from klinepred.features.spec import FeatureSet, tell_apart
@@ -174,8 +174,7 @@ def run_params(data: Dataset, begun: Mapping[str, Any] | None) -> dict[str, str 
 
 def drifted(data: Dataset) -> list[str]:
     """Features whose train rows differ from the scaler in centre or spread, in its units, the furthest first."""
-    x_NF = data.x_NF[data.part_N == TRAIN].astype(np.float64)
-    mean_F, spread_F = x_NF.mean(axis=0), x_NF.std(axis=0)
+    mean_F, spread_F = moments(chosen_blocks(data.x_NF, data.part_N == TRAIN), data.x_NF.shape[1])
     stretch_F = np.maximum(spread_F, 1.0 / np.maximum(spread_F, 1e-9))
     far_F = (spread_F > 1e-9) & ((np.abs(mean_F) > SHIFT) | (stretch_F > STRETCH))
     order = sorted(np.flatnonzero(far_F), key=lambda index: -max(abs(mean_F[index]), np.log(stretch_F[index])))

@@ -84,12 +84,6 @@ def test_torchrun_starts_again_after_a_kill_and_ends_with_the_same_model(space: 
     assert (models(space)[-1] / WEIGHTS).read_bytes() == undisturbed
 
 
-def test_a_walk_forward_wants_one_process(space: Path) -> None:
-    (one,) = together([*train_words(space), "--set", "dataset.split.folds=2"], world=1, cwd=ROOT, WORLD_SIZE="2")
-    assert one.code == 2
-    assert "expected: one process" in one.err
-
-
 def test_a_job_that_began_from_a_model_goes_on_from_its_checkpoint_when_started_again(
     space: Path, undisturbed: bytes
 ) -> None:

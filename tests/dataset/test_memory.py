@@ -14,13 +14,13 @@ import pytest
 
 from klinepred.dataset import memory
 from klinepred.dataset.memory import fits_memory, free_bytes, matrix_bytes, new_matrix
-from klinepred.dataset.scale import BLOCK, fit_scaler
+from klinepred.dataset.scale import BLOCK, fit_rows, fit_scaler
 
 
-def test_a_matrix_is_held_in_memory_where_half_of_what_is_free_holds_it() -> None:
+def test_a_matrix_is_held_in_memory_where_half_of_what_is_free_holds_it_and_the_columns_beside() -> None:
     assert matrix_bytes(1_000_000, 50) == 200_000_000
-    assert fits_memory(1_000_000, 50, free=400_000_000)
-    assert not fits_memory(1_000_000, 50, free=399_999_999)
+    assert fits_memory(1_000_000, 50, free=640_000_000)  # 200 bytes and 120 a row
+    assert not fits_memory(1_000_000, 50, free=639_999_999)
     assert fits_memory(10**9, 50, free=None)
 
 
@@ -47,21 +47,23 @@ def test_a_matrix_on_disk_is_zeros_that_can_be_written_and_leaves_no_file(tmp_pa
     assert new_matrix(0, 50, on_disk=True).shape == (0, 50)
 
 
-def test_scaling_into_a_file_and_row_by_row_choice_give_the_same_numbers(tmp_path: Path) -> None:
+def test_scaling_where_the_rows_lie_gives_what_scaling_a_table_gives(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     count = BLOCK + 1000  # more than one block
-    frame = pl.DataFrame({"a": rng.normal(size=count), "b": rng.normal(size=count).astype(np.float32)})
+    frame = pl.DataFrame(rng.normal(size=(count, 2)).astype(np.float32), schema=["a", "b"])
+    frame = frame.with_columns(pl.when(pl.col("a") < 1.5).then("a"))  # some are masked
     keep = rng.random(count) < 0.9
     keep[: BLOCK // 2] = True
-    scaler = fit_scaler(frame, ("a", "b"), clip=2.0, keep=keep)
-    picked = frame.filter(pl.Series(keep))
-    plain = fit_scaler(picked, ("a", "b"), clip=2.0)
-    assert scaler.to_dict() == plain.to_dict()
-    want = np.clip((picked["a"].to_numpy() - scaler.centre_F[0]) / scaler.scale_F[0], -2, 2).astype(np.float32)
+    plain = fit_scaler(frame.filter(pl.Series(keep)), ("a", "b"), clip=2.0)
+    want = np.clip((frame["b"].to_numpy().astype(np.float64) - plain.centre_F[1]) / plain.scale_F[1], -2, 2)
     for on_disk in (False, True):
-        got = scaler.apply(frame, keep=keep, on_disk=on_disk, folder=tmp_path)
-        assert np.array_equal(got[:, 0], want)
-        assert np.array_equal(got, scaler.apply(picked))
+        x_NF = new_matrix(count, 2, on_disk=on_disk, folder=tmp_path)
+        x_NF[:] = frame.to_numpy()
+        scaler = fit_rows(x_NF, keep, ("a", "b"), clip=2.0)
+        assert scaler.to_dict() == plain.to_dict()
+        scaler.scale(x_NF)
+        assert np.array_equal(x_NF[:, 1], want.astype(np.float32))
+        assert np.array_equal(x_NF, plain.apply(frame))
 
 
 @pytest.mark.skipif(

@@ -44,6 +44,7 @@ print("as it should be")
 """
 
 FAILS = """
+import os
 from klinepred.engine.on_ray import ray_cluster
 from klinepred.errors import FeatureError
 
@@ -55,6 +56,7 @@ def work(number):
 seen = []
 try:
     with ray_cluster(workers=1) as engine:
+        os.write(1, b"a word of Ray's core")
         for value in engine.map(work, range(5)):
             seen.append(value)
 except FeatureError as error:
@@ -144,9 +146,10 @@ def test_what_a_killed_worker_had_yielded_comes_once_and_before_what_ended_the_f
     assert done.stdout.splitlines()[-1:] == ["no more"], done.stderr
 
 
-def test_an_error_of_ours_comes_through_as_itself() -> None:
+def test_an_error_of_ours_comes_through_as_itself_and_stdout_is_ours_alone() -> None:
     done = alone("-c", FAILS)
-    assert done.stdout.splitlines()[-1:] == ["[0, 1] one"], done.stderr
+    assert done.stdout == "[0, 1] one\n", done.stderr
+    assert "a word of Ray's core" in done.stderr
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:

@@ -18,7 +18,7 @@ from klinepred.bars.check import check_bars
 from klinepred.engine.engine import Here
 from klinepred.errors import FeatureError
 from klinepred.features.build import F50, build_features
-from klinepred.features.cache import Cached, cached_features, cached_frame
+from klinepred.features.cache import Cached, cached_features, kept_features
 from klinepred.features.custom import features_for
 from klinepred.schema import Bars
 from klinepred.settings import FeatureSettings
@@ -138,7 +138,7 @@ def test_a_file_of_another_kind_is_made_again(bars: pl.DataFrame, tmp_path: Path
 
 def test_a_file_that_goes_before_it_is_read_is_an_error_in_words(bars: pl.DataFrame, tmp_path: Path) -> None:
     kept = _cached(bars, tmp_path)
-    kept.own[0][1].unlink()
+    kept.own[0].path.unlink()
     with pytest.raises(FeatureError, match="computed features in"):
         kept.frame()
 
@@ -177,7 +177,8 @@ def test_a_build_waits_for_another_that_has_not_read_all(bars: pl.DataFrame, tmp
     wanted = {state.height: build_features(state, universe=UNIVERSE).frame for state in (early, bars)}
 
     def build(state: pl.DataFrame) -> bool:
-        frame = cached_frame(Bars(state.lazy()), F50, universe=UNIVERSE, folder=tmp_path).frame
+        with kept_features(Bars(state.lazy()), F50, universe=UNIVERSE, folder=tmp_path) as kept:
+            frame = kept.frame().frame
         _assert_same(frame, state)
         return frame.height == wanted[state.height].height
 

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from klinepred.errors import UsageError
-from klinepred.settings import TrainSettings
 from klinepred.training.ranks import Ranks, joined, reseed
 from klinepred.training.rows import TrainRows
 from tests.training.ranked import Ended, steps_of, together
-from tests.training.tiny import TRAIN, fit, tiny_dataset
+from tests.training.tiny import tiny_dataset
 
 ROOT = Path(__file__).parents[2]
 TOGETHER = {"batch": 9, "lr": 1e-2, "epochs": 5, "patience": 0, "log_every": 1, "device": "cpu", "ema": 0.9}
@@ -137,10 +136,17 @@ def test_half_an_environment_of_torchrun_is_refused(monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_an_ensemble_wants_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match=r"train.ensemble = 2"):
-        fit(tiny_dataset(), TrainSettings.model_validate({**TRAIN.model_dump(), "ensemble": 2}))
+def test_an_ensemble_of_two_processes_resumed_too_is_that_of_one_with_the_doubled_batch(tmp_path: Path) -> None:
+    place, short = tmp_path / "c.pt", {"epochs": 2, "schedule": "constant"}
+    good(child(2, {**short, "ensemble": 2}, checkpoint=str(place)))
+    first, second = good(child(2, {**short, "ensemble": 3}, checkpoint=str(place), resume=str(place)))
+    (alone,) = good(child(1, {**short, "ensemble": 3, "batch": 18}))
+    assert (tmp_path / "c.members").is_dir()
+    assert first["weights"] == second["weights"]
+    assert first["best"] == second["best"] == pytest.approx(alone["best"], abs=1e-5)
+    assert sum(name.endswith("weight_ih_l0") for name in alone["weights"]) == 3
+    for name, weight in alone["weights"].items():
+        np.testing.assert_allclose(first["weights"][name], weight, rtol=0, atol=1e-4)
 
 
 def test_a_signal_to_one_process_stops_all_after_the_same_step(tmp_path: Path) -> None:
