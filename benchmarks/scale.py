@@ -32,8 +32,9 @@ DATASET_GIB: Final = 0.15
 
 @dataclass(frozen=True)
 class Cell:
-    """A stage at a size: seconds, those of processor time, highest memory in GiB (with pages of mapped files, and of its
-    own alone), millions of bars in the store.
+    """A stage at a size: seconds, those of processor time, highest memory in GiB, millions of bars in the store.
+
+    `peak_gib` counts pages of mapped files, `own_gib` does not.
     """
 
     seconds: float

@@ -1,4 +1,4 @@
-"""In: a Ray cluster of three nodes on this machine. Out: claims that features and model are the same whoever is killed."""
+"""In: a Ray cluster of three nodes on this machine. Out: the same features and model, whoever is killed."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def train_on_ray(
 ) -> TrainedThere:
     """Train with Ray Train's `TorchTrainer`: `klinepred.pipeline.train_model` in every worker, DDP between them.
 
-    A worker that is lost is started again with all others, and training goes on from the last checkpoint. Workers record
-    the run where this process would, by its own credentials.
+    A worker that is lost is started again with all others, and training goes on from the last checkpoint. They record the
+    run where this process would, by its own credentials.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from klinepred.settings import DatasetSettings, SimulateSettings
 
 SETTINGS = DatasetSettings()
 SMALL = 6_000
-"""Rows of a piece: more than one symbol has, fewer than two; ten pieces, the last symbols come later than the others."""
+"""Rows of a piece: more than one symbol has, fewer than two have."""
 
 
 @pytest.fixture(scope="module")
