@@ -113,7 +113,10 @@ def gather(
         {"symbol": list(table.calendars), CALENDAR: list(table.calendars.values())},
         schema={"symbol": pl.String, CALENDAR: pl.String},
     )
-    parts, early, lacking, at = [], [], {}, 0
+    parts: list[pl.DataFrame] = []
+    early: list[pl.DataFrame] = []
+    lacking: dict[str, tuple[int, int]] = {}
+    at = 0
     for piece in pieces(table, folder=folder):
         if piece.is_empty():
             continue

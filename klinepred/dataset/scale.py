@@ -73,7 +73,8 @@ class Scaler:
     def _scaled(self, value_BF: np.ndarray) -> np.ndarray:
         scaled_BF = (value_BF - self.centre_F) / self.scale_F
         np.clip(scaled_BF, -self.clip, self.clip, out=scaled_BF)
-        return np.nan_to_num(scaled_BF, copy=False, nan=0.0)
+        np.nan_to_num(scaled_BF, copy=False, nan=0.0)
+        return np.asarray(scaled_BF)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; floats keep every digit."""

@@ -78,14 +78,13 @@ def cuts_of(ends: Sequence[int]) -> list[int]:
     ends
         Rows up to the end of each symbol, in order.
     """
-    if not ends or ends[-1] <= BLOCK:
-        return [0, *ends[-1:]] if ends else [0, 0]
-    cuts, start = [0], 0
-    for end, following in pairwise([*ends, None]):
-        if following is None or following - start > BLOCK:
+    if not ends:
+        return [0, 0]
+    cuts = [0]
+    for end, following in pairwise(ends):
+        if following - cuts[-1] > BLOCK:
             cuts.append(end)
-            start = end
-    return cuts
+    return [*cuts, ends[-1]]
 
 
 def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:

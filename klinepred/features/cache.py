@@ -128,8 +128,8 @@ def cached_features(
             calendars |= done.calendars
             total, computed = total + done.bars, computed + done.computed
         sides = _cross(quarters, place / "across", features, universe, engine) if across.names else []
-    parts = [(name, quarters[q][name]) for name in calendars for q in sorted(quarters) if name in quarters[q]]
-    files = [KeptFile(name, part.path, part.rows) for name, part in parts]
+    own = [(name, quarters[q][name]) for name in calendars for q in sorted(quarters) if name in quarters[q]]
+    files = [KeptFile(name, part.path, part.rows) for name, part in own]
     return Cached(features, tuple(universe), calendars, tuple(files), tuple(sides), bars=total, computed=computed)
 
 

@@ -46,8 +46,8 @@ def train_on_ray(
 ) -> TrainedThere:
     """Train with Ray Train's `TorchTrainer`: `klinepred.pipeline.train_model` in every worker, DDP between them.
 
-    A worker that is lost is started again with all others, and training goes on from the last checkpoint. They record the
-    run where this process would, by its own credentials.
+    A worker that is lost is started again with all others, and training goes on from the last checkpoint. They record
+    the run where this process would, by its own credentials.
 
     Parameters
     ----------
@@ -242,6 +242,7 @@ def _worker(order: dict[str, Any]) -> None:
     heard.setLevel(logging.INFO if ranks().first else logging.CRITICAL)
     heard.addHandler(post)
     heard.propagate = False
+    end: dict[str, Any]
     try:
         shown = None if order["quiet"] else post
         if run.dataset.split.folds > 1:
