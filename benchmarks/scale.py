@@ -26,7 +26,7 @@ from klinepred.dataset.memory import free_bytes
 MOST: Final = 50
 SYMBOLS, DAYS = 500, 1826
 STAGES: Final = ("ingest", "features", "epoch", "predict")
-DATASET_GIB: Final = 0.15
+DATASET_GIB: Final = 0.18
 """What making a dataset takes a million bars of its own, its matrix in a file: sizes that do not fit are left out."""
 
 

@@ -44,6 +44,8 @@ def test_a_matrix_on_disk_is_zeros_that_can_be_written_and_leaves_no_file(tmp_pa
     matrix[3] = 7.0
     assert matrix[3].sum() == 350.0
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        new_matrix(1, 1, on_disk=True, folder=tmp_path / "none")
     assert new_matrix(0, 50, on_disk=True).shape == (0, 50)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -73,30 +72,34 @@ def test_a_feature_in_small_units_is_scaled_like_any_other(unit: float) -> None:
     assert fit_scaler(pl.DataFrame({"a": [0.1 * unit] * 1000}), ("a",), clip=6.0).scale_F[0] == 1.0
 
 
-@pytest.mark.parametrize(
-    "keep", [None, [True] * 10, [False] * 3 + [True] * 5 + [False] * 2, [True, False] * 5, [False] * 10]
-)
-def test_rows_come_out_once_and_in_order_whatever_the_size_of_a_block(
-    keep: list[bool] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_come_out_once_and_in_order_whatever_the_size_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pl.DataFrame({"a": [float(row) for row in range(10)], "b": [0.5] * 10})
     scaler = Scaler(("a", "b"), np.array([2.0, 0.0]), np.array([4.0, 1.0]), 1.5)
-    kept = [row for row in range(10) if keep is None or keep[row]]
-    want = [[min(1.5, (row - 2.0) / 4.0), 0.5] for row in kept]
+    want = [[min(1.5, (row - 2.0) / 4.0), 0.5] for row in range(10)]
     for size in (1, 3, 4, 10, 11):
-        monkeypatch.setattr(scale, "BLOCK", size)
-        got = scaler.apply(frame, keep=None if keep is None else np.array(keep))
+        monkeypatch.setattr(scale, "STEP", size)
+        got = scaler.apply(frame)
         assert got.tolist() == want
         assert got.dtype == np.float32
         assert got.flags.c_contiguous
+        in_place = frame.to_numpy().astype(np.float32, order="C")
+        scaler.scale(in_place)
+        assert np.array_equal(in_place, got)
 
 
-def test_a_file_is_made_in_the_folder_that_is_named(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"a": [1.0, 2.0]})
-    scaler = fit_scaler(frame, ("a",), clip=6.0)
-    assert scaler.apply(frame, on_disk=True, folder=tmp_path).tolist() == [[-1.0], [1.0]]
-    with pytest.raises(FileNotFoundError):
-        scaler.apply(frame, on_disk=True, folder=tmp_path / "none")
+@pytest.mark.parametrize("keep", [[True] * 10, [False] * 3 + [True] * 5 + [False] * 2, [True, False] * 5, [False] * 10])
+def test_chosen_rows_are_measured_once_whatever_the_size_of_a_block(
+    keep: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x_NF = np.array([[float(row), 0.5, np.nan] for row in range(10)], dtype=np.float32)
+    known = x_NF[keep, 0].astype(np.float64)
+    for size in (1, 3, 4, 10, 11):
+        monkeypatch.setattr(scale, "BLOCK", size)
+        mean_F, spread_F = scale.moments(scale.chosen_blocks(x_NF, np.array(keep)), 3)
+        want = (known.mean(), known.std()) if known.size else (0.0, 0.0)
+        assert (mean_F[0], spread_F[0]) == pytest.approx(want, rel=1e-14)
+        assert mean_F[1:].tolist() == [0.5 if known.size else 0.0, 0.0]
+        assert spread_F[1:].tolist() == [0.0, 0.0]
 
 
 def test_both_ends_are_clipped_and_a_negative_constant_is_not_divided_by_its_rounding() -> None:

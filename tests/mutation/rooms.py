@@ -65,7 +65,7 @@ ROOMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "scaler": {
         "klinepred/dataset/scale.py": (
             "tests/dataset/test_scale.py",
-            "tests/dataset/test_memory.py::test_scaling_into_a_file_and_row_by_row_choice_give_the_same_numbers",
+            "tests/dataset/test_memory.py::test_scaling_where_the_rows_lie_gives_what_scaling_a_table_gives",
             *_MAKE,
         ),
     },
