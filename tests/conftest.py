@@ -18,6 +18,11 @@ hypothesis.settings.load_profile("klinepred")
 Typed = Callable[..., tuple[int, str, str]]
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are numbered, not spelled: gzip writes down the second, and all processes must agree on names."""
+    return argname if isinstance(val, bytes | bytearray) else None
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID", "COLUMNS", "FORCE_COLOR"):
