@@ -19,10 +19,10 @@ from klinepred.dataset.make import make_dataset
 from klinepred.features.build import F50, FeatureFrame
 from klinepred.model.bundle import ModelBundle
 from klinepred.model.forward import forward_rows
+from klinepred.prediction import reach_of
 
 WINDOW: Final = 78
-BARS: Final = 26 * 78
-"""Ours asks for the twenty sessions that a symbol needs before it is predicted; peers get the last `WINDOW` rows."""
+"""Bars that peers get. Ours has as many as `klinepred predict` reads: the history of its unit of volatility, too."""
 FIRST, LAST = datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)
 
 _BEGIN = """
@@ -116,12 +116,13 @@ def peers(bundle: ModelBundle, *, rounds: int) -> dict[str, float]:
 
 def _ours(bundle: ModelBundle, *, rounds: int) -> float:
     """The same of klinepred: rows to sequences, each symbol's running session read with its burn-in."""
-    stamps = grid(Clock("XNYS"), FIRST, LAST).get_column("ts").tail(BARS)
+    bars = reach_of(bundle, F50, day=WINDOW)
+    stamps = grid(Clock("XNYS"), FIRST, LAST).get_column("ts").tail(bars)
     count = len(bundle.universe)
     chance = np.random.default_rng(0)
-    keys = pl.DataFrame({"symbol": np.repeat(list(bundle.universe), BARS), "ts": pl.concat([stamps] * count)})
-    close = 100.0 * np.exp(chance.normal(0.0, 1e-3, (count, BARS)).cumsum(axis=1)).ravel()
-    values = chance.normal(size=(count * BARS, len(F50.names))).astype(np.float32)
+    keys = pl.DataFrame({"symbol": np.repeat(list(bundle.universe), bars), "ts": pl.concat([stamps] * count)})
+    close = 100.0 * np.exp(chance.normal(0.0, 1e-3, (count, bars)).cumsum(axis=1)).ravel()
+    values = chance.normal(size=(count * bars, len(F50.names))).astype(np.float32)
     frame = keys.with_columns(close=pl.Series(close)).hstack(pl.DataFrame(values, schema=list(F50.names)))
     table = FeatureFrame(frame, F50, bundle.universe, bundle.calendars)
     taken = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import hypothesis
@@ -16,6 +17,12 @@ hypothesis.settings.register_profile("klinepred", deadline=None)
 hypothesis.settings.load_profile("klinepred")
 
 Typed = Callable[..., tuple[int, str, str]]
+
+
+def pytest_configure() -> None:
+    """A script that runs the tests in its background has them ignore SIGINT, and so all that they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -89,26 +89,27 @@ def cuts_of(ends: Sequence[int]) -> list[int]:
 
 def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:
     """All of `add_targets` but `y`, for whole symbols."""
-    frame = _ahead(place(closes), h)
-    linked = pl.col("slot") == pl.col("slot").shift(1).over("symbol") + 1
-    lunch = pl.col("session") == pl.col("session").shift(1).over("symbol")
+    # symbols by number: rows are sorted by them, and numbers are compared and grouped faster than names
+    frame = _ahead(place(closes), h).with_columns(_symbol=pl.col("symbol").rle_id()).with_row_index("_row")
+    linked = pl.col("slot") == _before("slot") + 1
     group = (
         pl.when(~linked)
         .then(None)
-        .when(pl.col("segment") == pl.col("segment").shift(1).over("symbol"))
+        .when(pl.col("segment") == _before("segment"))
         .then(0)
-        .when(lunch)
+        .when(pl.col("session") == _before("session"))
         .then(2)
         .otherwise(1)
     )
-    log_close = pl.col("close").log()
-    frame = frame.with_columns(
-        _group=group.cast(pl.Int8), _square=((log_close - log_close.shift(1).over("symbol")) ** 2)
-    ).with_columns(
-        _within=pl.when(pl.col("_group") == 0)
-        .then("_square")
-        .rolling_mean(WITHIN_BARS, min_samples=WITHIN_LEAST)
-        .over("symbol"),
+    frame = (
+        frame.with_columns(_log=pl.col("close").log())
+        .with_columns(_group=group.cast(pl.Int8), _square=((pl.col("_log") - _before("_log")) ** 2))
+        .with_columns(
+            _within=pl.when(pl.col("_group") == 0)
+            .then("_square")
+            .rolling_mean(WITHIN_BARS, min_samples=WITHIN_LEAST)
+            .over("_symbol"),
+        )
     )
     for number, name in ((1, "_overnight"), (2, "_lunch")):
         frame = _trailing_breaks(frame, number, name)
@@ -123,7 +124,7 @@ def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:
         .otherwise(broken * crossed)
     )
     vol = square.clip(lower_bound=0.0).sqrt()
-    whole = pl.col("slot").shift(-h).over("symbol") == pl.col("slot") + h
+    whole = _before("slot", -h) == pl.col("slot") + h
     return frame.select(
         *closes.columns,
         "session",
@@ -132,10 +133,15 @@ def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:
         "segment",
         kind=(crossed > 0).cast(pl.Int8),
         vol=pl.when(vol >= FLOOR).then(vol),
-        ret=pl.when(whole).then(log_close.shift(-h).over("symbol") - log_close),
-        last_session=pl.when(whole).then(pl.col("session").shift(-h).over("symbol")),
-        first_session=pl.when(whole).then(pl.col("session").shift(-1).over("symbol")),
+        ret=pl.when(whole).then(_before("_log", -h) - pl.col("_log")),
+        last_session=pl.when(whole).then(_before("session", -h)),
+        first_session=pl.when(whole).then(_before("session", -1)),
     ).with_columns(raw=pl.col("ret") / pl.col("vol"))
+
+
+def _before(name: str, rows: int = 1) -> pl.Expr:
+    """The value so many rows before, of the same symbol; null where there is none."""
+    return pl.when(pl.col("_symbol").shift(rows) == pl.col("_symbol")).then(pl.col(name).shift(rows))
 
 
 def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:
@@ -147,23 +153,18 @@ def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:
         parts.append(
             part.with_columns(_session_ahead=table["session"].gather(at), _segment_ahead=table["segment"].gather(at))
         )
-    return pl.concat(parts).sort("_row").drop("_row")
+    return (parts[0] if len(parts) == 1 else pl.concat(parts).sort("_row")).drop("_row")
 
 
 def _trailing_breaks(frame: pl.DataFrame, number: int, name: str) -> pl.DataFrame:
     """Mean square of the last 20 steps of one kind of break, carried on until the next one is known."""
-    steps = (
-        frame.lazy()
-        .filter(pl.col("_group") == number)
-        .select(
-            "symbol",
-            "ts",
-            pl.col("_square").rolling_mean(BREAK_STEPS, min_samples=BREAK_LEAST).over("symbol").alias(name),
-        )
-        .collect()
+    steps = frame.filter(pl.col("_group") == number).select(
+        "_row", pl.col("_square").rolling_mean(BREAK_STEPS, min_samples=BREAK_LEAST).over("_symbol").alias(name)
     )
-    return frame.join(steps, on=["symbol", "ts"], how="left", maintain_order="left").with_columns(
-        pl.col(name).forward_fill().over("symbol")
+    if steps.is_empty():
+        return frame.with_columns(pl.lit(None, pl.Float64).alias(name))
+    return frame.join(steps, on="_row", how="left", maintain_order="left").with_columns(
+        pl.col(name).forward_fill().over("_symbol")
     )
 
 

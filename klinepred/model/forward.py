@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import torch
 from torch import nn
 
 from klinepred.dataset.sequences import Sequences, batches
+
+STEPS: Final = {"cpu": 8_192, "other": 65_536}
+"""A CPU is a fifth faster where a step of all sequences of a batch stays in its caches; a GPU wants many at once."""
 
 
 def forward_rows(
@@ -19,7 +23,7 @@ def forward_rows(
     sequences: Sequences,
     *,
     device: str | torch.device = "cpu",
-    steps: int = 65_536,
+    steps: int | None = None,
 ) -> np.ndarray:
     """The expected value, in float32 with dropout off; the network's mode is left as it was.
 
@@ -28,7 +32,7 @@ def forward_rows(
     x_NF
         Scaled features, Float32.
     steps
-        Most LSTM steps of a batch: bounds the memory, not the result.
+        Most LSTM steps of a batch: bounds the memory, not the result. Default: `STEPS` of the kind of device.
 
     Returns
     -------
@@ -47,7 +51,7 @@ def forward_outputs(
     sequences: Sequences,
     *,
     device: str | torch.device = "cpu",
-    steps: int = 65_536,
+    steps: int | None = None,
 ) -> np.ndarray:
     """All outputs [N, O]: the expected value, then the quantiles of the target. The rest as `forward_rows`."""
     out_NO = np.full((x_NF.shape[0], 1), np.nan, dtype=np.float32)
@@ -60,12 +64,13 @@ def forward_outputs(
 
 @torch.no_grad()
 def _owned(
-    network: nn.Module, x_NF: np.ndarray, sequences: Sequences, *, device: str | torch.device, steps: int
+    network: nn.Module, x_NF: np.ndarray, sequences: Sequences, *, device: str | torch.device, steps: int | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batch by batch, the numbers [L] of the rows its sequences own, and their outputs [L, O]."""
     if len(sequences) == 0:
         return
     source_NF = torch.from_numpy(x_NF)
+    steps = steps or STEPS["cpu" if torch.device(device).type == "cpu" else "other"]
     size = max(1, steps // int(sequences.length_S.max()))
     training = network.training
     network.eval()
