@@ -15,8 +15,12 @@ R = TypeVar("R")
 
 
 def crew() -> int:
-    """How many threads: one more than polars has, up to 8; while one plans a query, the others' are computed."""
-    return min(pl.thread_pool_size() + 1, 8)
+    """How many threads: one more than polars has, up to 8; while one plans a query, the others' are computed.
+
+    Where polars has one, so have we: that process has been given one core, and others work on its neighbours.
+    """
+    size = pl.thread_pool_size()
+    return 1 if size == 1 else min(size + 1, 8)
 
 
 def each(function: Callable[[T], R], things: Iterable[T], *, what: str = "", total: int = 0) -> list[R]:
