@@ -76,7 +76,7 @@ def train_model(
     refuse_both(init_from, resume)
     with joined() as ranked:
         ranked.device(run.train.device)  # a device that is not there is said before anything is computed
-        found = ranked.first_only(lambda: origin_of(space, resume))
+        found = ranked.first_only(lambda: origin_of(run, space, resume))
         place, version = ranked.told(found)
         checkpoint = Path(place) if place else None
         begins = init_from if checkpoint is None else None  # started again, its weights lie in the checkpoint
@@ -175,7 +175,7 @@ def train_on(
     return shelved[0]
 
 
-def origin_of(space: Workspace, resume: str | None) -> tuple[str | None, int | None]:
+def origin_of(run: Pipeline, space: Workspace, resume: str | None) -> tuple[str | None, int | None]:
     """The checkpoint to go on from, and the version of the store whose bars are to be learned from.
 
     Where the processes of this very job were started again it is the job's own, else that of `resume`.
@@ -183,7 +183,7 @@ def origin_of(space: Workspace, resume: str | None) -> tuple[str | None, int | N
     from klinepred.training.checkpoint import checkpoint_of, find_checkpoint
     from klinepred.training.ranks import job, restarted
 
-    again = checkpoint_of(space, job()) if restarted() else None
+    again = checkpoint_of(space, job(), pipeline=run.name) if restarted() else None
     path = again or (find_checkpoint(space, resume) if resume else None)
     if path is None:
         return None, store_version(space)

@@ -53,7 +53,7 @@ def train_folds(
 
     with joined() as ranked:
         ranked.device(run.train.device)  # a device that is not there is said before anything is computed
-        begun = ranked.told(ranked.first_only(lambda: _begun(space, resume)))
+        begun = ranked.told(ranked.first_only(lambda: _begun(run, space, resume)))
         checkpoint = Path(begun["checkpoint"]) if begun["checkpoint"] else None
         record = WalkForward.from_dict(begun["record"]) if begun["record"] else None
         version, done = begun["version"], list(record.models) if record else []
@@ -105,11 +105,11 @@ def train_folds(
     return record
 
 
-def _begun(space: Workspace, resume: str | None) -> dict[str, Any]:
+def _begun(run: Pipeline, space: Workspace, resume: str | None) -> dict[str, Any]:
     """What there is of the walk-forward that goes on: checkpoint of a fold, record, version of the store it saw."""
     from klinepred.training.checkpoint import load_checkpoint
 
-    found, version = origin_of(space, resume)
+    found, version = origin_of(run, space, resume)
     record = _record_of(Path(found), space) if found else None
     if found and record and load_checkpoint(Path(found))["run_id"] in {one.run_id for one in record.models}:
         found = None  # of a fold that has its model: the next one begins at its start

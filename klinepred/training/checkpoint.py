@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import struct
 import warnings
 import zipfile
@@ -21,6 +22,8 @@ from klinepred.errors import TrainingError, UsageError
 from klinepred.paths import Workspace, open_atomic
 from klinepred.settings import ModelSettings, Pipeline, TrainSettings
 from klinepred.training.outline import Outline, outline
+
+log = logging.getLogger("klinepred.training")
 
 FORMAT: Final = 1
 NO_TENSORS: Final = (
@@ -218,10 +221,21 @@ def find_checkpoint(space: Workspace, run: str) -> Path:
     )
 
 
-def checkpoint_of(space: Workspace, job: str) -> Path | None:
-    """The newest checkpoint of the workspace, if processes of this job (`klinepred.training.ranks.job`) wrote it."""
-    files = sorted(checkpoint_folder(space).glob("*.pt"), key=lambda path: path.stat().st_mtime)
-    return files[-1] if files and job and load_checkpoint(files[-1]).get("job") == job else None
+def checkpoint_of(space: Workspace, job: str, *, pipeline: str) -> Path | None:
+    """The newest checkpoint that processes of this job (`klinepred.training.ranks.job`) wrote of a pipeline, if any.
+
+    Others may have trained in the workspace since; a checkpoint that cannot be read is passed by with a warning.
+    """
+    files = sorted(checkpoint_folder(space).glob("*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files if job else []:
+        try:
+            table = load_checkpoint(path)
+        except TrainingError as error:
+            log.warning("passed by: %s", error)
+            continue
+        if table.get("job") == job and table["pipeline"]["name"] == pipeline:
+            return path
+    return None
 
 
 def _network(model: ModelSettings) -> dict[str, Any]:

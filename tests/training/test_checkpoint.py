@@ -20,6 +20,7 @@ from klinepred.paths import Workspace
 from klinepred.settings import ModelSettings
 from klinepred.training.checkpoint import (
     checkpoint_folder,
+    checkpoint_of,
     data_fingerprint,
     find_checkpoint,
     load_checkpoint,
@@ -173,3 +174,22 @@ def test_a_run_is_found_by_name_id_path_or_as_the_last(tmp_path: Path) -> None:
     for wrong in ("demo", "aaaa", "zzzzzz"):
         with pytest.raises(UsageError, match="0 that fit"):
             find_checkpoint(space, wrong)
+
+
+def test_a_jobs_checkpoint_is_found_though_others_trained_since(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    space = Workspace(tmp_path)
+    names = {"mine": ("job 1", "a"), "of another job": ("job 2", "a"), "of another pipeline": ("job 1", "b")}
+    for age, (name, (job, pipeline)) in enumerate(names.items()):
+        path = checkpoint_folder(space) / f"{name}.pt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run = tiny_pipeline(ONE).model_copy(update={"name": pipeline})
+        save_checkpoint(path, {"ensemble": 2, "start": [], "job": job}, data="", run=run, origin={})
+        os.utime(path, (1000.0 + age, 1000.0 + age))
+    (checkpoint_folder(space) / "damaged.pt").write_bytes(b"none")  # the newest of all
+    found = [checkpoint_of(space, job, pipeline=name) for job, name in (("job 1", "a"), ("job 2", "a"), ("job 1", "b"))]
+    assert [path and path.stem for path in found] == [*names]
+    assert "damaged.pt" in caplog.text
+    assert checkpoint_of(space, "job 3", pipeline="a") is None
+    assert checkpoint_of(space, "", pipeline="a") is None, "a process started alone is no job"
