@@ -1,4 +1,4 @@
-"""In: nothing. Out: what tests of several rooms share: a clean environment, and a command line to type into."""
+"""In: nothing. Out: what tests of several rooms share: a clean environment, an order, a command line to type into."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import hypothesis
 import pytest
@@ -17,6 +18,32 @@ hypothesis.settings.register_profile("klinepred", deadline=None)
 hypothesis.settings.load_profile("klinepred")
 
 Typed = Callable[..., tuple[int, str, str]]
+
+LONGEST: Final = (
+    "tests/test_faults.py",
+    "tests/test_tune.py",
+    "tests/cli/test_torchrun.py",
+    "tests/test_walk.py",
+    "tests/test_cluster.py",
+    "tests/test_object_storage.py",
+    "tests/test_replay.py",
+    "tests/audit/test_audit.py",
+)
+"""Files to begin with, the longest first, so that no process is left with one of them at the end."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes at once share the cores: threads of torch that wait for each other take longer than one."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // processes)))
+    config.option.loadscopereorder = False  # xdist would begin with the files of most tests
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All processes sort alike, and files of one rank stay in their order."""
+    rank = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
 
 def pytest_configure() -> None:
