@@ -6,12 +6,14 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any
 
 import hypothesis
 import pytest
 
 from klinepred.cli import main
+from tests.run_store import make_tables_once
+from tests.schedule import ByScope, sort_tests
 
 # No test is about time, and a busy machine is no failure.
 hypothesis.settings.register_profile("klinepred", deadline=None)
@@ -19,37 +21,29 @@ hypothesis.settings.load_profile("klinepred")
 
 Typed = Callable[..., tuple[int, str, str]]
 
-LONGEST: Final = (
-    "tests/test_faults.py",
-    "tests/test_tune.py",
-    "tests/cli/test_torchrun.py",
-    "tests/test_walk.py",
-    "tests/test_cluster.py",
-    "tests/test_object_storage.py",
-    "tests/test_replay.py",
-    "tests/audit/test_audit.py",
-)
-"""Files to begin with, the longest first, so that no process is left with one of them at the end."""
-
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes at once share the cores: threads of torch that wait for each other take longer than one."""
+    """Processes at once share the cores: threads of torch that wait for each other take longer than one.
+
+    A script that runs the tests in its background has them ignore SIGINT, and so all that they start.
+    """
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if processes > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // processes)))
     config.option.loadscopereorder = False  # xdist would begin with the files of most tests
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All processes sort alike, and files of one rank stay in their order."""
-    rank = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+    """All processes sort alike."""
+    sort_tests(items)
 
 
-def pytest_configure() -> None:
-    """A script that runs the tests in its background has them ignore SIGINT, and so all that they start."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByScope | None:
+    """`--dist loadfile` keeps the pages of docs together, too."""
+    return ByScope(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -67,6 +61,7 @@ def _no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_run_store_of_an_earlier_module() -> None:
     """Fixtures of a module are made before those of its tests."""
     os.environ.pop("MLFLOW_TRACKING_URI", None)
+    make_tables_once()
 
 
 @pytest.fixture(autouse=True)
