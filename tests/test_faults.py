@@ -59,6 +59,8 @@ cluster.shutdown()
 
 APPLY = r"ray::\S*apply"
 """How Ray calls a process that works on a piece."""
+EVEN = {"RAY_worker_niceness": "0"}
+"""Workers of Ray that do not wait for all other programs."""
 TRAINS = "TrainWorker"
 """And one that trains."""
 
@@ -71,7 +73,7 @@ class Nodes:
         self._process = subprocess.Popen(
             [sys.executable, "-c", NODES],
             cwd=ROOT,
-            env={**clean, "PYTHONWARNINGS": "ignore", "RAY_USAGE_STATS_ENABLED": "0", LOOPBACK: "0"},
+            env={**clean, **EVEN, "PYTHONWARNINGS": "ignore", "RAY_USAGE_STATS_ENABLED": "0", LOOPBACK: "0"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
