@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # name -> (module under klinepred.cli, one line of help). Kept here so that --help imports none of them.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Make a workspace with the shipped pipelines and presets."),
-    "ingest": ("ingest", "Take bars in from Yahoo, files or the simulated market."),
-    "bars": ("bars", "List, check and show the stored bars."),
-    "features": ("features", "List the 50 features, show their values."),
+    "ingest": ("ingest", "Take bars in from Yahoo, files, an exchange or the simulated market."),
+    "bars": ("bars", "List, check, show, export, delete and restore the stored bars."),
+    "features": ("features", "List the features, show their values, bring the kept ones up to date."),
     "dataset": ("dataset", "Say what a pipeline would learn from: parts, sequences, labels left out."),
     "audit": ("audit", "Prove on the stored bars that nothing sees the future."),
     "train": ("train", "Train the LSTM and log the run to MLflow."),
@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "predict": ("predict", "Predict the next bar of every symbol."),
     "grade": ("grade", "Grade the live predictions whose bars have come."),
     "drift": ("drift", "Whether the world has moved since a model was trained."),
-    "models": ("models", "List, show and promote trained models."),
+    "models": ("models", "List, show, promote and export trained models."),
     "serve": ("serve", "Serve the champion over HTTP on 127.0.0.1, by MLflow's model server."),
     "run": ("run", "The whole pipeline: ingest, train, evaluate, predict."),
     "ui": ("ui", "Open the MLflow UI of the workspace on 127.0.0.1."),

@@ -11,12 +11,13 @@ from klinepred.cli.bars_check import check_command
 from klinepred.cli.bars_export import command as export_command
 from klinepred.cli.bars_upkeep import compact_command, delete_command, history_command, restore_command, vacuum_command
 from klinepred.cli.endings import format_options
+from klinepred.cli.group import Group
 from klinepred.cli.options import as_of_option, common, parse_as_of, parse_span, parse_symbols, symbols_option
 from klinepred.cli.options import start as begin
 from klinepred.cli.output import write_rows
 
 
-@click.group(epilog="\b\nExample: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv")
+@click.group(cls=Group, epilog="\b\nExample: klinepred bars show --symbols AAPL --start 2025-06-10 --format csv")
 def command() -> None:
     """List, check, show, export, delete and restore the stored bars."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import format_options
+from klinepred.cli.group import Group
 from klinepred.cli.options import common, pipeline_option, read_pipeline, set_option, start
 from klinepred.cli.output import table, write_json, write_rows, write_text
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-@click.group(epilog="\b\nExample: klinepred dataset describe --set dataset.split.folds=4")
+@click.group(cls=Group, epilog="\b\nExample: klinepred dataset describe --set dataset.split.folds=4")
 def command() -> None:
     """What a pipeline would learn from."""
 

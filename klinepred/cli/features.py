@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klinepred.cli.endings import format_options
+from klinepred.cli.group import Group
 from klinepred.cli.options import (
     common,
     engine_options,
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from klinepred.settings import Pipeline
 
 
-@click.group(epilog="\b\nExample: klinepred features show --symbols AAPL --start 2025-06-10 --format csv")
+@click.group(cls=Group, epilog="\b\nExample: klinepred features show --symbols AAPL --start 2025-06-10 --format csv")
 def command() -> None:
-    """List the features, show their values on stored bars."""
+    """List the features, show their values on stored bars, bring the kept ones up to date."""
 
 
 @command.command("list", epilog="\b\nExample: klinepred features list --format json")
@@ -94,7 +95,7 @@ def show_command(
     form: str,
     output: Path | None,
 ) -> None:
-    """symbol, ts, close and every feature of each stored bar; the cross-section is over the pipeline's symbols.
+    """Of each stored bar symbol, ts, close and every feature; the cross-section is over the pipeline's symbols.
 
     A table shows the last bars side by side; every other format has a row for each bar.
     """

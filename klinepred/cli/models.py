@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klinepred.cli.endings import format_options
+from klinepred.cli.group import Group
 from klinepred.cli.options import common, complete_models, say, start
 from klinepred.cli.output import write_json, write_rows
 from klinepred.errors import ModelError
@@ -47,7 +48,9 @@ ABOUT = {
 """What `models show` says first, and where bundle.json keeps it."""
 
 
-@click.group(epilog="\b\nExample: klinepred models list", short_help="List, show, promote and export trained models.")
+@click.group(
+    cls=Group, epilog="\b\nExample: klinepred models list", short_help="List, show, promote and export trained models."
+)
 def command() -> None:
     """The trained models of a workspace, in models/trained."""
 

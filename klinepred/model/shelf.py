@@ -136,7 +136,7 @@ def find_model(space: Workspace, name: str) -> Path:
         f"model {name!r}",
         expected="a folder, or a name or run id from `klinepred models list`",
         got=f"none of them; the workspace has {', '.join(entry.name for entry in entries[-5:]) or 'no model'}",
-        do="name one of these, or train one with `klinepred train`",
+        do="name one of these, or train one with `klinepred train`" if entries else "train one first: klinepred train",
     )
 
 

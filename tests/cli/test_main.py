@@ -76,6 +76,16 @@ def test_help_lists_every_command(typed: Typed) -> None:
     assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in COMMANDS)
 
 
+@pytest.mark.parametrize("name", [name for name, command in EVERY.items() if isinstance(command, click.Group)])
+def test_the_help_of_a_group_says_what_each_command_does_in_a_whole_sentence(name: str, typed: Typed) -> None:
+    lines = "".join(typed(name, "--help")[1].partition("Commands:")[2].split())  # lines break at a hyphen, too
+    below = [command for of, command in EVERY.items() if of.startswith(f"{name} ")]
+    assert below
+    for command in below:
+        sentence = re.split(r"\.(?=\s|$)", command.help or "")[0]
+        assert "".join(f"{command.name}{sentence}".split()) in lines
+
+
 @pytest.mark.parametrize("name", list(EVERY))
 def test_every_help_ends_with_an_example_that_can_be_typed(name: str, typed: Typed) -> None:
     assert typed(*name.split(), "--help")[0] == 0
