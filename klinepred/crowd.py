@@ -55,10 +55,10 @@ def forecast_many(
     if span is None:
         mind_absent(bundle, stored)
     failures = {symbol: why for part in parts for symbol, why in part.failures.items()}
-    if not any(part.rows.height for part in parts):
+    if not (told := [part for part in parts if part.rows.height]):
         raise nothing(failures)
-    rows, prices = pl.concat([part.rows for part in parts]), pl.concat([part.prices for part in parts])
-    return replace(parts[0], rows=rows, prices=prices, failures=dict(sorted(failures.items())))
+    rows, prices = pl.concat([part.rows for part in told]), pl.concat([part.prices for part in told])
+    return replace(told[0], rows=rows, prices=prices, failures=dict(sorted(failures.items())))
 
 
 def batches_of(symbols: Sequence[str], bundle: ModelBundle) -> list[list[str]]:

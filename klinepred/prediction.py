@@ -30,8 +30,6 @@ log = logging.getLogger("klinepred.prediction")
 
 FORECASTS: Final = ("expected_return_bps", "p_up", "lo80_bps", "hi80_bps", "_middle")
 """What a row that the model abstains from does not have."""
-
-
 NO_BAR: Final = "no finished bar in that range"  # why a symbol has no prediction where one is asked for
 
 
@@ -114,12 +112,14 @@ def forecast(
     end = clock_now - BAR + timedelta(microseconds=1)
     frame = _recent(bars, bundle, features, end) if span is None else bars.filter(pl.col("ts") < end).collect()
     wanted = list(symbols) if symbols is not None else frame.get_column("symbol").unique().sort().to_list()
-    table = build_features(frame, features, universe=bundle.universe)
     failures = {s: f"no data for {s} finished by {clock_now:%Y-%m-%dT%H:%M:%SZ}" for s in wanted}
     for symbol in frame.get_column("symbol").unique().to_list():
         failures.pop(symbol, None)
+    if frame.is_empty() and not need_rows:
+        return Forecast(pl.DataFrame(schema=PREDICTION_SCHEMA), failures, pl.DataFrame())
     if frame.is_empty():
         raise nothing(failures)
+    table = build_features(frame, features, universe=bundle.universe)
     data = make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
     for symbol, (have_bars, have_sessions) in data.lacking.items():
         if symbol in wanted:

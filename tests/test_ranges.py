@@ -13,13 +13,14 @@ import pytest
 
 import klinepred as kp
 from klinepred.bars.ingest import ingest
-from klinepred.crowd import batches_of
+from klinepred.crowd import batches_of, forecast_many
 from klinepred.dataset.split import Split
 from klinepred.model.bundle import ModelBundle, save_bundle
 from klinepred.pipeline.folds import FoldModel, WalkForward, save_record
 from klinepred.pipeline.judge import predict_bars
 from klinepred.pipeline.ranges import Turn, predict_range, turns_of
 from klinepred.prediction import forecast
+from klinepred.schema import Bars
 from tests.asked import SPLIT, asked_bundle, walked
 from tests.bars.made import NOW, from_files, utc
 from tests.conftest import Typed
@@ -183,3 +184,22 @@ def test_of_a_walk_forward_each_bar_is_predicted_by_the_model_that_had_not_seen_
     assert code == 1
     assert "expected: at least one symbol" in err
     assert not (tmp_path / "no.csv").exists()
+
+
+def test_a_batch_in_which_nothing_has_bars_yet_costs_the_others_nothing(
+    space: kp.Workspace, bundle: ModelBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the model's universe nothing is stored, so that the second batch is DDD alone, which begins too late."""
+    alone = replace(bundle, universe=("XXX",), calendars={"XXX": "XNYS"})
+    begun = (pl.col("symbol") != "DDD") | (pl.col("ts") >= utc("2026-06-05"))
+    monkeypatch.setattr("klinepred.crowd.BATCH", 1)
+    answer = forecast_many(
+        alone,
+        lambda names: Bars(kp.scan_bars(space, symbols=names).filter(begun)),
+        symbols=("AAA", "DDD"),
+        stored={"AAA", "DDD"},
+        as_of=utc("2026-06-02T16:00"),
+    )
+    assert answer.rows["symbol"].to_list() == ["AAA"]
+    assert answer.prices["symbol"].to_list() == ["AAA"]
+    assert answer.failures == {"DDD": "no data for DDD finished by 2026-06-02T16:00:00Z"}

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from klinepred.settings import Pipeline
 
 log = logging.getLogger("klinepred")
+
+STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def follow_to(
@@ -105,45 +107,63 @@ def open_end(output: Path | None, *, form: str, columns: list[str], model: str) 
     """
     if output is None:
         return {}
-    import polars as pl
-
-    from klinepred.spreadsheet import unguarded
-
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if not output.exists() or output.stat().st_size == 0:
             _append(b"", output)
             return {}
         whole = output.read_bytes()
-        kept = whole[: whole.rfind(b"\n") + 1]
-        if len(kept) < len(whole):
-            log.warning("%s ended within a line: the last %d bytes are removed", output, len(whole) - len(kept))
-            os.truncate(output, len(kept))
-        if not kept:
-            return {}
-        if form == "csv":
-            rows = pl.read_csv(kept, infer_schema=False)
-            rows = rows.with_columns(unguarded(column) for column in rows.get_columns())
-        else:
-            rows = pl.read_ndjson(kept, infer_schema_length=None)
-        had = rows.columns
-    except pl.exceptions.PolarsError:
-        had, rows = (
-            [f"text that is no {form.upper()}" + (", one object a line" if form == "json" else "")],
-            pl.DataFrame(),
-        )
     except OSError as error:
         raise _unwritable(output, error) from error
-    if had != columns:
+    kept = whole[: whole.rfind(b"\n") + 1]
+    found = _newest_in(kept or whole, form=form, columns=columns, model=model, cut=not kept)
+    if isinstance(found, str):  # another's file stays as it is, to its last letter
         raise UsageError(
             f"-o {output}",
             expected=f"a new file, or one with the columns {', '.join(columns[:4])} … of the same format",
-            got=", ".join(had[:4]) or "another content",
+            got=found,
             do="name another file",
         )
-    mine = rows.filter(pl.col("model") == model)
-    newest = mine.group_by("symbol").agg(pl.col("bar_ts").max()).rows()
-    return {symbol: datetime.fromisoformat(stamp) for symbol, stamp in newest}
+    if len(kept) < len(whole):
+        try:
+            os.truncate(output, len(kept))
+        except OSError as error:
+            raise _unwritable(output, error) from error
+        log.warning("%s ended within a line: the last %d bytes are removed", output, len(whole) - len(kept))
+    return found
+
+
+def _newest_in(text: bytes, *, form: str, columns: list[str], model: str, cut: bool) -> dict[str, datetime] | str:
+    """The newest bar of each symbol from `model` in rows that follow wrote; in words what they are, if others did.
+
+    Parameters
+    ----------
+    cut
+        Whether `text` is the beginning of a first line, and no more.
+    """
+    import polars as pl
+
+    from klinepred.spreadsheet import unguarded
+
+    if cut:
+        head = (",".join(columns) if form == "csv" else f'{{"{columns[0]}": ').encode()
+        return {} if text.startswith(head) or head.startswith(text) else "another content, without an end of a line"
+    try:
+        if form == "csv":
+            rows = pl.read_csv(text, infer_schema=False)
+            rows = rows.with_columns(unguarded(column) for column in rows.get_columns())
+        else:
+            rows = pl.read_ndjson(text, infer_schema_length=None)
+    except pl.exceptions.PolarsError:
+        return f"text that is no {form.upper()}" + (", one object a line" if form == "json" else "")
+    if rows.columns != columns:
+        return ", ".join(rows.columns[:4]) or "another content"
+    try:
+        mine = rows.filter(pl.col("model") == model)
+        stamps = mine.select("symbol", pl.col("bar_ts").str.to_datetime(STAMP, time_zone="UTC"))
+    except pl.exceptions.PolarsError:
+        return "a bar_ts or a model of another form, as other programs write them"
+    return dict(stamps.group_by("symbol").agg(pl.col("bar_ts").max()).drop_nulls().iter_rows())
 
 
 def sink_to(
