@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from klinepred.audit.depth import FAST
 from klinepred.config import load_pipeline
 from klinepred.model.lstm import build_network
 from klinepred.paths import Workspace
 from klinepred.training.checkpoint import find_checkpoint, load_checkpoint
 from tests.conftest import Typed
+from tests.shallow import shallow_audit
 
 NOW = "2026-04-30T22:00:00Z"
 SMALL = (
@@ -35,9 +34,7 @@ SCALED = ["scale", "backward", "unscale_", "clip to 1", "scaler.step", "AdamW.st
 def _quick() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        shallow = replace(FAST, rows=4000, cuts=1, futures=1, starts=1, held_out=1, replays=1, evidence=8000)
-        patch.setattr("klinepred.audit.audit.FAST", shallow)
+    with shallow_audit():
         yield
     torch.set_num_threads(before)
 

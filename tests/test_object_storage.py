@@ -12,6 +12,7 @@ from klinepred.model.bundle import WEIGHTS
 from klinepred.objects import ObjectPath
 from tests.conftest import Typed
 from tests.engine.clusters import alone
+from tests.shallow import shallow_audit
 from tests.small_market import MARKET, NETWORK
 from tests.storage import BUCKET, SECRETS, storage_server
 
@@ -20,7 +21,7 @@ AT = "2026-03-31T15:00:00Z"
 
 @pytest.fixture(scope="module", autouse=True)
 def _storage() -> Iterator[None]:
-    with storage_server() as found, pytest.MonkeyPatch.context() as patch:
+    with storage_server() as found, pytest.MonkeyPatch.context() as patch, shallow_audit():
         for name, value in found.items():
             patch.setenv(name, value)
         yield

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from deltalake import DeltaTable
 
 import klinepred as kp
 import klinepred.model.bundle as room
-from klinepred.audit.depth import FAST
 from klinepred.bars.ingest import ingest
 from klinepred.bars.store import store_version
 from klinepred.bars.undo import delete_bars
@@ -30,6 +28,7 @@ from klinepred.training.named import named_versions
 from klinepred.training.review import tags_of
 from klinepred.training.signals import TrainingStopped
 from tests.conftest import Typed
+from tests.shallow import shallow_audit
 from tests.training.tiny import Diary, equal, weights
 
 NOW = datetime(2026, 4, 30, 22, tzinfo=UTC)
@@ -59,9 +58,7 @@ def _quick() -> Iterator[None]:
     """One thread, and the shallowest of audits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        shallow = replace(FAST, rows=4000, cuts=1, futures=1, starts=1, held_out=1, replays=1, evidence=8000)
-        patch.setattr("klinepred.audit.audit.FAST", shallow)
+    with pytest.MonkeyPatch.context() as patch, shallow_audit():
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         yield
     torch.set_num_threads(before)

@@ -26,13 +26,15 @@ from klinepred.settings import EvaluateSettings
 from tests.bars.made import utc
 from tests.conftest import Typed
 from tests.regimes import CALM, CALM_LATER, CHANGED, SETTINGS, change, noise
+from tests.shallow import shallow_audit
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with shallow_audit():
+        yield
     torch.set_num_threads(before)
 
 

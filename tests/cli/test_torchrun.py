@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from klinepred.model.bundle import WEIGHTS
+from tests.conftest import Typed
+from tests.shallow import shallow_audit
 from tests.small_market import small_space, train_words
 from tests.training.ranked import free_port, together
 
@@ -85,11 +87,13 @@ def test_torchrun_starts_again_after_a_kill_and_ends_with_the_same_model(space: 
 
 
 def test_a_job_that_began_from_a_model_goes_on_from_its_checkpoint_when_started_again(
-    space: Path, undisturbed: bytes
+    space: Path, undisturbed: bytes, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = [*train_words(space), "--init-from", models(space)[0].name, "--epochs", "1"]
-    (first,) = together(begun, world=1, cwd=ROOT, KLINEPRED_JOB="one of a kind")
-    assert first.code == 0, first.err
+    with shallow_audit(), monkeypatch.context() as patch:
+        patch.setenv("KLINEPRED_JOB", "one of a kind")
+        code, _, err = typed(*begun[2:])
+    assert code == 0, err
     (again,) = together(begun, world=1, cwd=ROOT, KLINEPRED_JOB="one of a kind")
     assert again.code == 0, again.err
     assert "all were started again: training goes on from" in again.err
