@@ -10,14 +10,19 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 LONGEST: Final = (
     "tests/test_faults.py",
     "tests/docs",
+    "tests/test_scheduled.py",
     "tests/test_tune.py",
+    "tests/test_journey.py",
     "tests/cli/test_torchrun.py",
-    "tests/audit/test_selftest.py",
-    "tests/audit/test_clean.py",
     "tests/test_object_storage.py",
+    "tests/test_resume.py",
     "tests/test_cluster.py",
-    "tests/test_walk.py",
+    "tests/audit/test_selftest.py",
+    "tests/live/test_faults.py",
+    "tests/audit/test_clean.py",
     "tests/audit/test_own_features.py",
+    "tests/test_case_study.py",
+    "tests/test_walk.py",
     "tests/test_replay.py",
 )
 """What to begin with, the longest first, so that no process is left with one of these at the end."""
