@@ -148,7 +148,7 @@ def make_dataset(
     if training and not targets:
         raise _no_targets(found.rows, settings)
     if scaler is None:
-        train_N = (found.take("row_part") == TRAIN).fill_null(False).to_numpy()
+        train_N = (found.take("row_part") == TRAIN).to_numpy()
         scaler = fit_rows(found.x_NF, train_N, table.features.names, clip=settings.feature_clip)
         scaler.scale(found.x_NF)
     rows = pl.DataFrame([found.take(name) for name in ("symbol", "ts", "session", "close", "end_part", "removed")])

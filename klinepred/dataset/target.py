@@ -195,8 +195,11 @@ def relative_means(
         means.append(
             rows.sort("ts", "symbol")
             .group_by(keys, maintain_order=True)
-            .agg(_mean=pl.col("raw").mean(), _count=pl.len())
-            .filter(pl.col("_count") >= QUORUM)
+            .agg("raw")
+            .filter(pl.col("raw").list.len() >= QUORUM)
+            .select(
+                *keys, _mean=pl.col("raw").list.mean()
+            )  # a group's mean depends, in its last bits, on where it lies
             .collect()
         )
     return pl.concat(means)

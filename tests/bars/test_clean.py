@@ -57,6 +57,19 @@ def test_every_fault_gets_its_reason() -> None:
     assert out.bars["ts"].to_list() == [utc(day + "13:30:00")]
 
 
+def test_what_is_set_aside_is_in_order_whatever_the_order_it_came_in() -> None:
+    """Two rows of one stamp, one that no bar can be and one of a conflict, among others: by symbol, stamp, reason."""
+    stamp = "2026-06-01T14:20:00"
+    faults = [("B", stamp, 10.0, 9.0, 10.0, 10.0, 1.0), ("A", stamp, 10.0, 10.0, 10.0, NAN, 1.0)]
+    conflict = [flat("A", stamp, 10.0), flat("A", stamp, 11.0)]
+    less = [("A", stamp, 10.0, 10.0, 10.0, 10.0, -1.0), ("A", "2026-06-01T14:15:00", 10.0, 9.0, 10.0, 10.0, 1.0)]
+    given = [*faults, *conflict, *less]
+    for order in (given, given[::-1]):
+        out = clean(rows(*order), clock=XNYS, now=NOW).rejects
+        assert out.select("symbol", "ts", "reason").rows() == sorted(out.select("symbol", "ts", "reason").rows())
+        assert out["reason"].n_unique() == 4
+
+
 def test_repeats_are_counted_and_empty_rows_are_missing_not_filled() -> None:
     raw = rows(
         flat("A", "2026-06-01T13:40:00", 12.0),

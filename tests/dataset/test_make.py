@@ -150,6 +150,11 @@ def test_bars_before_the_first_usable_one_are_counted_by_part_and_symbols_withou
     assert other.lacking == {"SIM003": (its.height, days - 1)}  # its own session is no whole one behind it
     assert sum(other.warm_up.values()) == late.height - other.rows.height == early * 5 // 6 + its.height
     assert set(other.warm_up) == {"train", "test"}
+    begins = table.frame.get_column("ts").dt.date().unique().sort()[9]  # amid the bars that are too early
+    before = table.frame.filter(pl.col("ts").dt.date() < begins).height
+    fold = replace(data.split, train_start=begins)
+    rolling = make_dataset(table, DatasetSettings(), scaler=data.scaler, split=fold)
+    assert rolling.warm_up == {"outside": before, "train": early - before}
     few = replace(table, frame=its)
     none = make_dataset(few, DatasetSettings(), scaler=data.scaler, split=data.split, need_rows=False)
     assert (none.rows.height, none.x_NF.shape) == (0, (0, len(table.features.names)))

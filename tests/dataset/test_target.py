@@ -11,7 +11,7 @@ import pytest
 
 from klinepred.calendar import Clock, grid
 from klinepred.dataset import target
-from klinepred.dataset.target import BREAK, WITHIN, add_targets, blocks
+from klinepred.dataset.target import BREAK, WITHIN, add_targets, blocks, raw_targets, relative_means
 from klinepred.schema import CALENDAR
 from klinepred.settings import DatasetSettings
 
@@ -159,6 +159,7 @@ def test_each_symbol_is_computed_by_itself_in_its_own_calendar_and_the_label_say
     frames = [walk(name, calendar, weeks, seed=seed) for seed, (name, calendar) in enumerate(names.items())]
     settings = DatasetSettings(target="raw", horizon=3)
     whole = add_targets(pl.concat(frames), settings, universe=tuple(names))
+    assert whole.select("symbol", "ts").equals(pl.concat(frames).select("symbol", "ts")), "features lie beside them"
     for frame in frames:
         alone = add_targets(frame, settings, universe=tuple(names))
         assert whole.filter(pl.col("symbol") == frame["symbol"][0]).equals(alone)
@@ -214,6 +215,25 @@ def test_rows_are_cut_into_blocks_between_symbols_and_none_is_lost(monkeypatch: 
     assert [part.height for part in blocks(frame)] == [9, 12, 3]  # a block may be full
     monkeypatch.setattr(target, "BLOCK", 8)
     assert [part.height for part in blocks(frame)] == [4, 5, 12, 3]
+
+
+def test_means_are_the_same_to_the_bit_in_slices_of_time_and_in_any_order_of_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names, settings = tuple("ABCDEFG"), DatasetSettings(target="relative")
+    parts = [raw_targets(walk(name, "XNYS", SPRING, seed=seed), settings) for seed, name in enumerate(names)]
+    whole = relative_means(parts, settings, universe=names[:6])
+    assert whole is not None
+    known = pl.concat(parts[:6]).filter(pl.col("raw").is_not_null())
+    at = known.group_by("ts", "kind").agg(_mean=pl.col("raw").mean()).sort("ts", "kind")
+    assert whole.sort("ts", "kind")["ts"].equals(at["ts"])
+    np.testing.assert_allclose(whole.sort("ts", "kind")["_mean"], at["_mean"], rtol=1e-12)
+    for size in (len(names) * parts[0].height // 2, 3000, 1000):  # two, seven and twenty slices
+        monkeypatch.setattr(target, "SLICE", size)
+        for order in (parts, parts[::-1], [parts[3], *parts[:3], *parts[4:]]):
+            again = relative_means(order, settings, universe=names[:6])
+            assert again is not None
+            assert whole.equals(again)
 
 
 @pytest.mark.parametrize("target", ["raw", "relative"])

@@ -153,3 +153,12 @@ def test_efficiency_is_masked_exactly_while_the_price_has_not_moved(seed: int) -
     assert 100 < int(moved.sum()) < len(closes) - 100, "there are both"
     assert (found.is_not_null() == moved).all()
     assert found.abs().max() <= 1.0 + 1e-9  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("step", [0.01, 0.3, 1.0])
+def test_a_volatility_that_never_changes_has_no_variation_and_is_not_masked(step: float) -> None:
+    """Its mean square may be below the square of its mean, by rounding."""
+    bars = BARS.with_columns((10.0 + step * (ROW % 2)).alias(name) for name in PRICES)
+    known = built(bars).frame.get_column("volatility__of_volatility_78")[39:]  # its first value stands in row 40
+    assert known.null_count() == 0
+    assert known.is_between(0.0, 1e-7).all()

@@ -53,6 +53,7 @@ _LOOP: Final = (
     "tests/training/test_cases.py::test_47_a_copy_of_a_network_puts_its_weights_in_one_chunk_again",
     "tests/training/test_network_options.py",
     "tests/training/test_overflow.py",
+    "tests/training/test_ensemble.py::test_each_member_is_its_seed_trained_alone",
 )
 
 ROOMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
