@@ -9,7 +9,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from klinepred.model.bundle import WEIGHTS
+from tests.conftest import Typed
 from tests.engine.clusters import alone
+from tests.shallow import shallow_audit
 from tests.small_market import small_space, train_words
 
 TOO_EARLY = ("--set", "dataset.split.train_end=2019-01-01", "--set", "dataset.split.validation_end=2019-02-01")
@@ -53,7 +55,9 @@ def test_an_error_in_the_workers_is_told_once_and_not_tried_again(space: Path) -
     assert "Traceback" not in done.stderr
 
 
-def test_options_of_ray_without_ray_are_said_to_be_ignored(space: Path) -> None:
-    done = alone(*train_words(space, "--num-workers", "2", "--epochs", "1", "--set", "train.batch=512"))
-    assert done.returncode == 0, done.stderr
-    assert "--num-workers is ignored without --engine ray" in done.stderr
+def test_options_of_ray_without_ray_are_said_to_be_ignored(space: Path, typed: Typed) -> None:
+    words = train_words(space, "--num-workers", "2", "--epochs", "1", "--set", "train.batch=512")
+    with shallow_audit():
+        code, _, err = typed(*words[2:])
+    assert code == 0, err
+    assert "--num-workers is ignored without --engine ray" in err
