@@ -131,10 +131,8 @@ def check_fits(
         raise _other(
             "number of networks", f"train.ensemble = {saved['ensemble']}", f"train.ensemble = {train.ensemble}"
         )
-    had, has = (_network(settings) for settings in (ModelSettings.model_validate(before["model"]), model))
-    if had != has:
-        keys = [key for key in has if had[key] != has[key]]
-        raise _other("network", *(", ".join(f"{key} = {one[key]}" for key in keys) for one in (had, has)))
+    refuse_other_network(saved, model)
+    refuse_other_clip(saved, data)
     remarks = []
     if saved["data"] != data_fingerprint(data):
         if "outline" not in saved or not Outline.from_dict(saved["outline"]).near(outline(data)):
@@ -155,6 +153,33 @@ def check_fits(
             ' (with train.schedule = "constant" it is)'
         )
     return remarks
+
+
+def refuse_other_network(saved: Mapping[str, Any], model: ModelSettings) -> None:
+    """Nothing where a checkpoint is of a network like `model`; a preset's name alone makes no other.
+
+    Raises
+    ------
+    TrainingError
+        It is of another; each setting that differs is named.
+    """
+    had, has = (_network(settings) for settings in (ModelSettings.model_validate(saved["pipeline"]["model"]), model))
+    if had != has:
+        keys = [key for key in has if had[key] != has[key]]
+        raise _other("network", *(", ".join(f"{key} = {one[key]}" for key in keys) for one in (had, has)))
+
+
+def refuse_other_clip(saved: Mapping[str, Any], data: Dataset) -> None:
+    """Nothing where labels are clipped for the loss as before: the fingerprint of the data is of the unclipped ones.
+
+    Raises
+    ------
+    TrainingError
+        They are clipped elsewhere: losses before and after could not be compared, nor the best epoch be found.
+    """
+    before, now = saved["pipeline"].get("dataset", {}).get("label_clip"), data.settings.label_clip
+    if before is not None and before != now:
+        raise _other("loss", f"dataset.label_clip = {before:g}", f"dataset.label_clip = {now:g}")
 
 
 def _other_world(saved: dict[str, Any], *, world: int, size: int) -> list[str]:

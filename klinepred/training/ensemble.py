@@ -82,7 +82,7 @@ def train_ensemble(
     run = (named or Pipeline(name="unnamed")).model_copy(update=settings)
     device = ranked.device(train.device)
     saved = load_checkpoint(resume) if resume else None
-    for remark in check_ensemble_fits(saved, data=data, train=train) if saved else []:
+    for remark in check_ensemble_fits(saved, data=data, model=model, train=train) if saved else []:
         log.warning("%s", remark)
     if start is None and saved and saved.get(KEY):
         start = WarmStart(tuple(saved["start"]), saved[KEY])  # for the members that have not begun

@@ -9,8 +9,8 @@ from typing import Any, Final
 from klinepred.dataset.make import Dataset
 from klinepred.errors import TrainingError
 from klinepred.model.bundle import ModelBundle, load_bundle, save_bundle
-from klinepred.settings import TrainSettings
-from klinepred.training.checkpoint import data_fingerprint
+from klinepred.settings import ModelSettings, TrainSettings
+from klinepred.training.checkpoint import data_fingerprint, refuse_other_clip, refuse_other_network
 from klinepred.training.ranks import Ranks
 
 ALIKE: Final = (
@@ -51,13 +51,16 @@ def forget_members(place: Path) -> None:
     shutil.rmtree(_folder(place), ignore_errors=True)
 
 
-def check_ensemble_fits(saved: dict[str, Any], *, data: Dataset, train: TrainSettings) -> list[str]:
+def check_ensemble_fits(
+    saved: dict[str, Any], *, data: Dataset, model: ModelSettings, train: TrainSettings
+) -> list[str]:
     """Make sure that a checkpoint continues this very ensemble; remarks on what has changed.
 
     Raises
     ------
     TrainingError
-        It is the checkpoint of a single network, of other data, or settings differ that all members must share.
+        It is the checkpoint of a single network, of other networks or data, or settings differ that all members must
+        share.
     """
     if "ensemble" not in saved:
         raise TrainingError(
@@ -66,6 +69,8 @@ def check_ensemble_fits(saved: dict[str, Any], *, data: Dataset, train: TrainSet
             got="the checkpoint of a single network",
             do="resume it with --set train.ensemble=1, or train the ensemble anew",
         )
+    refuse_other_network(saved, model)
+    refuse_other_clip(saved, data)
     before, now = saved["pipeline"]["train"], train.model_dump(mode="json")
     changed = [key for key in ALIKE if before[key] != now[key]]
     if changed or saved["data"] != data_fingerprint(data):
@@ -77,9 +82,14 @@ def check_ensemble_fits(saved: dict[str, Any], *, data: Dataset, train: TrainSet
             got=has,
             do="resume with what the run began with, or start a new run",
         )
-    if saved["ensemble"] == train.ensemble:
-        return []
-    return [f"resumed with train.ensemble = {train.ensemble}, before {saved['ensemble']}"]
+    remarks = [
+        f"resumed with train.{key} = {now[key]}, before {before[key]}: members that had finished keep theirs"
+        for key in now
+        if key != "ensemble" and key in before and before[key] != now[key]
+    ]
+    if saved["ensemble"] != train.ensemble:
+        remarks.append(f"resumed with train.ensemble = {train.ensemble}, before {saved['ensemble']}")
+    return remarks
 
 
 def _folder(place: Path) -> Path:

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,14 @@ def test_another_network_or_other_data_are_refused(data: Dataset, saved: Path) -
         train(data, wide, TRAIN, resume=saved)
     with pytest.raises(TrainingError, match="another data set"):
         fit(tiny_dataset(seed=1), resume=saved)
+
+
+def test_labels_clipped_elsewhere_are_another_loss_though_the_data_are_the_same(data: Dataset, saved: Path) -> None:
+    clipped = replace(data, settings=data.settings.model_copy(update={"label_clip": 2.0}))
+    assert data_fingerprint(clipped) == data_fingerprint(data)
+    with pytest.raises(TrainingError, match="another loss") as caught:
+        fit(clipped, resume=saved)
+    assert (caught.value.expected, caught.value.got) == ("dataset.label_clip = 6", "dataset.label_clip = 2")
 
 
 def test_the_order_of_data_may_not_change_in_the_middle_of_an_epoch(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,36 @@ def test_what_does_not_continue_an_ensemble_is_refused(data: Dataset, tmp_path: 
             fit(data, two.model_copy(update=change), resume=tmp_path / "two.pt")
     with pytest.raises(TrainingError, match="other data"):
         fit(tiny_dataset(seed=1), two, resume=tmp_path / "two.pt")
+
+
+@pytest.mark.parametrize(("key", "other"), [("hidden", 9), ("dropout", 0.3), ("skip", True)])
+def test_members_that_have_not_begun_do_not_become_other_networks_than_those_that_have_ended(
+    key: str, other: object, data: Dataset, tmp_path: Path
+) -> None:
+    two = ONE.model_copy(update={"ensemble": 2, "epochs": 1})
+    place = tmp_path / "run.pt"
+    fit(data, two, checkpoint=place)
+    shutil.rmtree(place.with_name("run.members") / "member-2")  # as it was when the first had ended
+    model = ModelSettings.model_validate({**MODEL.model_dump(), key: other})
+    with pytest.raises(TrainingError, match="another network") as caught:
+        train(data, model, two, resume=place)
+    assert (caught.value.expected, caught.value.got) == (f"{key} = {getattr(MODEL, key)}", f"{key} = {other}")
+    clipped = replace(data, settings=data.settings.model_copy(update={"label_clip": 2.0}))
+    with pytest.raises(TrainingError, match="another loss"):
+        fit(clipped, two, resume=place)
+
+
+def test_an_ensemble_resumed_in_another_precision_says_so_even_between_two_members(
+    data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    two = ONE.model_copy(update={"ensemble": 2, "epochs": 1})
+    place = tmp_path / "run.pt"
+    fit(data, two, checkpoint=place)
+    shutil.rmtree(place.with_name("run.members") / "member-2")
+    with caplog.at_level(logging.WARNING):
+        bundle = fit(data, two.model_copy(update={"amp": True}), resume=place)
+    assert "train.amp = True, before False: members that had finished keep theirs" in caplog.text
+    assert [part["precision"] for part in bundle.provenance["members"]] == ["fp32", "bf16"]
 
 
 def test_a_new_ensemble_takes_no_member_of_an_old_one(data: Dataset, tmp_path: Path) -> None:
