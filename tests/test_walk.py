@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -14,14 +15,23 @@ from klinepred.audit import audit
 from klinepred.audit.check import Certificate
 from klinepred.bars.ingest import ingest
 from klinepred.config import load_pipeline
-from klinepred.errors import ModelError, UsageError
-from klinepred.model.bundle import load_bundle
+from klinepred.errors import ModelError, TrainingError, UsageError
+from klinepred.model.bundle import load_bundle, save_bundle
 from klinepred.paths import Workspace
-from klinepred.pipeline import build_dataset, train_folds, train_model
-from klinepred.pipeline.folds import list_records, out_of_sample, read_record, record_path, save_record
+from klinepred.pipeline import build_dataset, train_folds, train_model, walk
+from klinepred.pipeline.folds import (
+    FoldModel,
+    WalkForward,
+    list_records,
+    out_of_sample,
+    read_record,
+    record_path,
+    save_record,
+)
 from klinepred.pipeline.ranges import predict_range, turns_of
 from klinepred.schema import BAR
 from klinepred.settings import DataSettings, Pipeline, SplitSettings
+from tests.model.bundles import small_bundle
 
 WORDS = [
     'data.source="simulate"',
@@ -107,6 +117,45 @@ def test_a_walk_forward_killed_between_two_folds_goes_on_with_the_next(space: Wo
     assert (record.name, record.run_id, record.models[0]) == (whole.name, whole.run_id, whole.models[0])
     assert record.models[1].split == whole.models[1].split
     save_record(space, whole)
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ("dataset.split.folds=3", "dataset.split.folds"),  # whose second span would overlap the first of two
+        ("dataset.horizon=2", "dataset.horizon"),
+        ("model.hidden=9", "model.hidden"),
+        ('data.symbols=["SIM001","SIM002","SIM003","SIM004"]', "data.symbols"),
+    ],
+)
+def test_folds_that_are_left_are_not_trained_on_other_things_than_those_before(
+    words: str, changed: str, space: Workspace, run: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = next(iter(list_records(space)), None) or train_folds(run, space)
+    half = replace(whole, models=whole.models[:1])
+    save_record(space, half)
+    monkeypatch.setattr(walk, "build_folds", lambda *_, **__: pytest.fail("went on"))
+    other = load_pipeline("demo", overrides=[*WORDS, words], workspace=space)
+    with pytest.raises(TrainingError, match=whole.name) as caught:
+        train_folds(other, space, resume=whole.models[0].run_id[:8])
+    assert caught.value.got.partition(" = ")[0] == changed
+    assert list_records(space) == [half]
+    save_record(space, whole)
+
+
+def test_folds_that_are_left_may_train_otherwise_with_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    space, run = Workspace(tmp_path), load_pipeline("demo", overrides=WORDS)
+    save_bundle(replace(small_bundle(), pipeline=run.model_dump(mode="json")), space.trained / "one")
+    split: dict[str, object] = {}
+    record = WalkForward("w", "demo", "run", 2, (FoldModel(1, "one", "first", split, {}),))
+    with caplog.at_level(logging.WARNING):
+        walk.same_settings(run, space, record)
+        assert caplog.text == ""
+        walk.same_settings(load_pipeline("demo", overrides=[*WORDS, "train.lr=0.5"]), space, record)
+    assert "train.lr = 0.5, before 0.001: folds that had ended keep theirs" in caplog.text
+    with pytest.raises(TrainingError, match="walk-forward w") as caught:
+        walk.same_settings(load_pipeline("demo", overrides=[*WORDS, "dataset.split.folds=3"]), space, record)
+    assert (caught.value.expected, caught.value.got) == ("dataset.split.folds = 2", "dataset.split.folds = 3")
 
 
 def _single() -> SplitSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,9 +112,52 @@ def _begun(run: Pipeline, space: Workspace, resume: str | None) -> dict[str, Any
 
     found, version = origin_of(run, space, resume)
     record = _record_of(Path(found), space) if found else None
+    if record and record.models:
+        same_settings(run, space, record)
     if found and record and load_checkpoint(Path(found))["run_id"] in {one.run_id for one in record.models}:
         found = None  # of a fold that has its model: the next one begins at its start
     return {"checkpoint": found, "record": record.to_dict() if record else None, "version": version}
+
+
+def same_settings(run: Pipeline, space: Workspace, record: WalkForward) -> None:
+    """Nothing where the folds that are left ask what those before them were asked; a word where they train otherwise.
+
+    The checkpoint of a fold knows its own data and network; folds that have not begun have nothing to be held against
+    but the models of those that ended.
+
+    Raises
+    ------
+    TrainingError
+        Other spans, data or networks: the folds would not be those of one walk-forward, and spans could overlap.
+    ModelError
+        The model of the fold before is gone.
+    """
+    from klinepred.model.bundle import read_table
+
+    had = _settings(read_table(space.trained / record.models[-1].model)["pipeline"])
+    has = _settings(run.model_dump(mode="json"))
+    changed = [key for key in has if key in had and had[key] != has[key]]
+    fixed = [key for key in changed if not key.startswith("train.")]
+    if fixed:
+        raise TrainingError(
+            f"--resume of walk-forward {record.name}",
+            expected=", ".join(f"{key} = {had[key]}" for key in fixed),
+            got=", ".join(f"{key} = {has[key]}" for key in fixed),
+            do="resume with what the folds before were trained with, or begin anew without --resume",
+        )
+    for key in changed:
+        log.warning("resumed with %s = %s, before %s: folds that had ended keep theirs", key, has[key], had[key])
+
+
+def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides about folds, of a pipeline as plain values; a preset's name alone decides nothing."""
+    parts = {
+        "data.": {key: table["data"].get(key) for key in ("symbols", "calendar")},
+        **{f"{section}.": table[section] for section in ("features", "dataset", "model", "train")},
+        "dataset.split.": table["dataset"]["split"],
+    }
+    flat = {section + key: value for section, part in parts.items() for key, value in part.items()}
+    return {key: value for key, value in flat.items() if key not in ("model.preset", "dataset.split")}
 
 
 def _record_of(checkpoint: Path, space: Workspace) -> WalkForward:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,7 +83,8 @@ def train_ensemble(
     run = (named or Pipeline(name="unnamed")).model_copy(update=settings)
     device = ranked.device(train.device)
     saved = load_checkpoint(resume) if resume else None
-    for remark in check_ensemble_fits(saved, data=data, model=model, train=train) if saved else []:
+    fits = partial(check_ensemble_fits, data=data, model=model, train=train, world=ranked.world)
+    for remark in fits(saved) if saved else []:
         log.warning("%s", remark)
     if start is None and saved and saved.get(KEY):
         start = WarmStart(tuple(saved["start"]), saved[KEY])  # for the members that have not begun
@@ -112,6 +114,7 @@ def train_ensemble(
                     forget_members(place)
                 begin = list(start.weights) if start else []
                 table = {"ensemble": train.ensemble, "start": begin, SCALER: data.scaler.to_dict(), "job": job()}
+                table["world"] = ranked.world
                 save_checkpoint(place, table, data=fingerprint, run=run, origin=origin)
             bundles: list[ModelBundle] = []
             for number in range(1, train.ensemble + 1):

@@ -52,7 +52,7 @@ def forget_members(place: Path) -> None:
 
 
 def check_ensemble_fits(
-    saved: dict[str, Any], *, data: Dataset, model: ModelSettings, train: TrainSettings
+    saved: dict[str, Any], *, data: Dataset, model: ModelSettings, train: TrainSettings, world: int = 1
 ) -> list[str]:
     """Make sure that a checkpoint continues this very ensemble; remarks on what has changed.
 
@@ -87,6 +87,12 @@ def check_ensemble_fits(
         for key in now
         if key != "ensemble" and key in before and before[key] != now[key]
     ]
+    had = int(saved.get("world", world))  # older checkpoints do not say
+    if had != world:
+        remarks.append(
+            f"resumed by {world} process{'es' if world > 1 else ''}, before {had}: members to come take"
+            f" {world * train.batch} sequences a step, those that had finished took {had * train.batch}"
+        )
     if saved["ensemble"] != train.ensemble:
         remarks.append(f"resumed with train.ensemble = {train.ensemble}, before {saved['ensemble']}")
     return remarks

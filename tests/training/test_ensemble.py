@@ -23,7 +23,9 @@ from klinepred.model.ensemble import members_of
 from klinepred.model.forward import forward_outputs, forward_rows
 from klinepred.paths import Workspace
 from klinepred.settings import ModelSettings, TrainSettings
+from klinepred.training.checkpoint import load_checkpoint
 from klinepred.training.loop import train
+from klinepred.training.members import check_ensemble_fits
 from klinepred.training.signals import TrainingStopped
 from klinepred.training.tracking import MlflowTracker
 from tests.model.bundles import small_bundle
@@ -185,6 +187,17 @@ def test_an_ensemble_resumed_in_another_precision_says_so_even_between_two_membe
         bundle = fit(data, two.model_copy(update={"amp": True}), resume=place)
     assert "train.amp = True, before False: members that had finished keep theirs" in caplog.text
     assert [part["precision"] for part in bundle.provenance["members"]] == ["fp32", "bf16"]
+
+
+def test_an_ensemble_resumed_by_another_number_of_processes_says_so(data: Dataset, tmp_path: Path) -> None:
+    two = ONE.model_copy(update={"ensemble": 2, "epochs": 1})
+    fit(data, two, checkpoint=tmp_path / "run.pt")
+    saved = load_checkpoint(tmp_path / "run.pt")
+    assert check_ensemble_fits(saved, data=data, model=MODEL, train=two, world=1) == []
+    (said,) = check_ensemble_fits(saved, data=data, model=MODEL, train=two, world=3)
+    assert said == (
+        "resumed by 3 processes, before 1: members to come take 30 sequences a step, those that had finished took 10"
+    )
 
 
 def test_a_new_ensemble_takes_no_member_of_an_old_one(data: Dataset, tmp_path: Path) -> None:
