@@ -80,6 +80,8 @@ def check_bars(frame: pl.DataFrame | pl.LazyFrame, *, clock: Clock | None = None
         (pl.lit(str(clock)) if clock else pl.col(CALENDAR).cast(pl.String)).cast(pl.Categorical).alias(CALENDAR)
     )
     _check_order(bars)
+    if clock is None:
+        _check_one_calendar(bars)
     names = bars.select(pl.col("symbol").unique())  # judged once each: patterns over every row would take long
     odd = names.filter(symbol_is_odd()).get_column("symbol")
     rules = [("the symbol is no possible name", pl.col("symbol").is_in(odd.implode())), *value_rules()]
@@ -128,6 +130,20 @@ def _check_order(bars: pl.DataFrame) -> None:
     first = pl.int_range(pl.len()) == 0
     _refuse(bars, pl.col("symbol").is_null() | pl.col("ts").is_null(), "a symbol or stamp is null")
     _refuse(bars, ~(after | first), "rows are not sorted by symbol and ts, or one is there twice")
+
+
+def _check_one_calendar(bars: pl.DataFrame) -> None:
+    """A symbol has one calendar: by two of them its sessions would be others from row to row."""
+    mixed = bars.group_by("symbol").agg(pl.col(CALENDAR).cast(pl.String).unique().sort())
+    mixed = mixed.filter(pl.col(CALENDAR).list.len() > 1).sort("symbol")
+    if mixed.height:
+        symbol, clocks = mixed.row(0)
+        raise BarsError(
+            f"bars of {symbol}: column calendar",
+            expected="one calendar in all rows of a symbol",
+            got=" and ".join(str(name) for name in clocks),
+            do="write the one it is traded by in each row",
+        )
 
 
 def _refuse(bars: pl.DataFrame, broken: pl.Expr, reason: str) -> None:

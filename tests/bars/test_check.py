@@ -98,3 +98,13 @@ def test_each_row_is_held_against_its_own_calendar() -> None:
     assert check_bars(frame).collect().select(BAR_SCHEMA.keys()).equals(frame.select(BAR_SCHEMA.keys()))
     with pytest.raises(BarsError, match="bars of B"):
         check_bars(frame.with_columns(calendar=pl.lit("XNYS")))
+
+
+def test_a_symbol_by_two_calendars_is_refused() -> None:
+    """All stamps are bars of either: which session one lies in would change from row to row."""
+    frame = walk(["AAA", "BBB"])
+    here = pl.col("symbol") == "BBB"
+    clock = pl.when(here & (pl.col("ts") > pl.col("ts").median())).then(pl.lit("24/7")).otherwise(pl.lit("XNYS"))
+    with pytest.raises(BarsError, match="bars of BBB: column calendar") as told:
+        check_bars(frame.with_columns(calendar=clock))
+    assert told.value.got == "24/7 and XNYS"
