@@ -93,10 +93,6 @@ class Split:
             .cast(pl.Int8)
         )
 
-    def in_training(self, session: pl.Expr) -> pl.Expr:
-        """Whether a session lies in the train part."""
-        return self.part_of(session) == TRAIN
-
 
 def make_splits(sessions: list[date], settings: SplitSettings) -> tuple[Split, ...]:
     """Resolve shares or dates to the dates of every fold, oldest first; one split is one fold.

@@ -69,8 +69,8 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
             )
     if evidence.sessions < LEAST_SESSIONS or evidence.labels < LEAST_LABELS:
         return "NOT ENOUGH DATA", (
-            f"the test part has {evidence.labels} labels in {evidence.sessions} sessions, and a verdict needs at least"
-            f" {LEAST_LABELS} in {LEAST_SESSIONS}"
+            f"the test part has {evidence.labels:,} labels in {evidence.sessions} sessions, and a verdict needs"
+            f" at least {LEAST_LABELS:,} in {LEAST_SESSIONS}"
         )
     if evidence.constant:
         return "NO EDGE", "the model forecasts the same for every bar"

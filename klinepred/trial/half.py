@@ -13,12 +13,6 @@ SMALLEST_NORMAL: Final = 2.0**-14
 """Below it fp16 has fewer than 11 significant bits, fewer with every halving."""
 
 
-def zero_share(gradients: Sequence[torch.Tensor]) -> float:
-    """Share of the non-zero entries that become exactly 0 in fp16: magnitudes up to 2^-25, half of its smallest."""
-    lost = torch.stack([((g != 0) & (g.half() == 0)).sum() for g in gradients]).sum()
-    return _share(lost, gradients)
-
-
 def below_normal_share(gradients: Sequence[torch.Tensor]) -> float:
     """Share of the non-zero entries that lie below fp16's normal numbers."""
     low = torch.stack([((g != 0) & (g.abs() < SMALLEST_NORMAL)).sum() for g in gradients]).sum()

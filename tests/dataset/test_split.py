@@ -127,13 +127,12 @@ def test_as_many_folds_as_test_sessions_test_one_each_and_the_largest_embargo_le
     assert split.embargo == 9
 
 
-def test_a_session_is_in_one_part_or_outside_and_in_training_only_in_the_first() -> None:
+def test_a_session_is_in_one_part_or_outside() -> None:
     split = Split(DAYS[2], DAYS[4], DAYS[6], train_start=DAYS[1], test_end=DAYS[8])
     frame = pl.DataFrame({"session": [*DAYS[:10], None]}, schema={"session": pl.Date})
-    got = frame.select(part=split.part_of(pl.col("session")), training=split.in_training(pl.col("session")))
+    got = frame.select(part=split.part_of(pl.col("session")))
     assert got["part"].to_list() == [-1, 0, 0, 1, 1, 2, 2, 3, 3, -1, None]
     assert got.schema["part"] == pl.Int8
-    assert got["training"].to_list() == [False, True, True, *[False] * 7, None]
 
 
 def test_a_bar_without_a_label_is_of_the_part_of_its_session_and_nothing_is_removed_of_it() -> None:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from klinepred.trial.half import below_normal_share, flushed_share, lost_updates, zero_share
+from klinepred.trial.half import below_normal_share, flushed_share, lost_updates
 
 SMALLEST = 2.0**-24
-
-
-def test_entries_up_to_half_of_the_smallest_number_become_zero() -> None:
-    gradients = [torch.tensor([SMALLEST / 2, 0.51 * SMALLEST, 0.0]), torch.tensor([[-1e-9, 1.0]])]
-    # of four entries that are not 0: 2^-25 is a tie and goes to even, which is 0; -1e-9 goes there too
-    assert zero_share(gradients) == pytest.approx(2 / 4)
-    assert zero_share([torch.zeros(3)]) == 0.0
 
 
 def test_numbers_below_two_to_the_minus_fourteen_lose_digits() -> None:
