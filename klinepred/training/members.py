@@ -31,7 +31,12 @@ def finished_member(place: Path, number: int, *, ranked: Ranks) -> ModelBundle |
     Errors as `load_bundle`.
     """
     folder = _folder(place) / f"member-{number}"
-    return load_bundle(folder) if ranked.told(folder.is_dir()) else None
+    if not ranked.told(folder.is_dir()):
+        return None
+    bundle = load_bundle(folder)
+    if ranked.first:  # a kill may have come between the two in `keep_member`
+        member_checkpoint(place, number).unlink(missing_ok=True)
+    return bundle
 
 
 def keep_member(bundle: ModelBundle, place: Path, number: int) -> None:

@@ -234,3 +234,13 @@ def test_the_step_of_quotes_is_the_largest_power_of_ten_that_divides_them_all() 
     for prices, step in cases:
         assert tick_of(np.array(prices)) == pytest.approx(step, rel=1e-12, abs=0.0)
     assert tick_of(np.array([0.1, 250.99], dtype=np.float32).astype(np.float64)) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("factor", [5.5, 1 / 5.5])
+def test_a_step_on_the_way_from_one_level_to_another_is_no_error(factor: float) -> None:
+    """It lies above the one and below the other: it may be a move in two leaps, one of them over a holiday."""
+    prices = [*calm(8), 50.0 * factor, *calm(8, 50.0 * factor**2)]
+    holiday = [5 * n if n < 8 else 20_000 + 5 * n for n in range(len(prices))]
+    assert spots(bars(*prices, minutes=holiday)) == []
+    back = [*calm(8), 50.0 * factor, *calm(8)]
+    assert spots(bars(*back, minutes=holiday)) == [8], "off both sides it is one"

@@ -7,7 +7,15 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
-from klinepred.dataset.split import PARTS, Split, assign_parts, make_splits, removed_labels, say_removed
+from klinepred.dataset.split import (
+    PARTS,
+    Split,
+    assign_parts,
+    label_sessions,
+    make_splits,
+    removed_labels,
+    say_removed,
+)
 from klinepred.errors import DatasetError
 from klinepred.settings import Pipeline, SplitSettings
 
@@ -223,3 +231,12 @@ def test_the_embargo_is_counted_apart_from_what_is_purged() -> None:
     text = say_removed(frame)
     assert "at the head of validation 2 purged and 5 embargoed" in text
     assert say_removed(frame.head(10)) == "labels removed: none"
+
+
+def test_sessions_of_labels_are_in_order_though_symbols_begin_at_different_times() -> None:
+    days = [date(2026, 3, day) for day in (2, 3, 4, 5, 6)]
+    late, early = ([days[3], days[4], None], [days[0], days[2], days[3]])
+    parts = [pl.DataFrame({"last_session": one}, schema={"last_session": pl.Date}) for one in (late, early)]
+    assert label_sessions(parts) == [days[0], days[2], days[3], days[4]]
+    many = [pl.DataFrame({"last_session": [date(2026, 1, 1) + timedelta(days=7 * n % 199)]}) for n in range(199)]
+    assert label_sessions(many) == sorted(date(2026, 1, 1) + timedelta(days=n) for n in range(199))
