@@ -64,10 +64,17 @@ def follow_to(
     )
     put_out = sink_to(output, form=form, short=short, prices=levels)
 
-    def sink(rows: pl.DataFrame, levels: pl.DataFrame, version: int) -> None:
-        put_out(rows, levels)
+    def keep(rows: pl.DataFrame, version: int) -> None:
         if record:
             keep_live(rows, bundle, space, version=version, now=None)
+
+    def sink(rows: pl.DataFrame, levels: pl.DataFrame, version: int) -> None:
+        if output is None:
+            put_out(rows, levels)
+            keep(rows, version)
+            return
+        keep(rows, version)  # first: a row in the file counts as done once this is started again
+        put_out(rows, levels)
 
     try:
         with Stops() as stops:

@@ -26,7 +26,7 @@ def keep_live(
     try:
         done = record(space, rows, store_version=-1 if version is None else version, now=now, universe=bundle.universe)
     except StoreError as error:
-        log.error("the predictions above are not in the ledger (--no-record leaves it out): %s", error)  # noqa: TRY400
+        log.error("these predictions are not in the ledger (--no-record leaves it out): %s", error)  # noqa: TRY400
         return False
     if done.sentence():
         log.info("%s", done.sentence())

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
-from klinepred.cli.follow import open_end
+import klinepred as kp
+from klinepred.cli import ledger
+from klinepred.cli.follow import follow_to, open_end
 from klinepred.errors import UsageError
+from klinepred.pipeline import live
+from tests.live.market import open_market, simulated
 
 COLUMNS = ["symbol", "bar_ts", "model"]
 HEAD = b"symbol,bar_ts,model\n"
@@ -58,3 +64,31 @@ def test_of_its_own_file_a_line_that_was_cut_off_is_taken_away(
     path.write_bytes(text)
     assert open_end(path, form=form, columns=COLUMNS, model="m") == seen
     assert path.read_bytes() == kept
+
+
+@pytest.mark.parametrize("into_file", [True, False])
+def test_what_a_file_holds_is_in_the_ledger_and_a_screen_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], into_file: bool
+) -> None:
+    """Killed between the two, the file lacks the row, and following again makes it; the ledger keeps the first."""
+    space, bundle = open_market(
+        tmp_path / "work", simulated().filter(pl.col("ts") < datetime(2026, 4, 28, 15, tzinfo=UTC))
+    )
+    path = tmp_path / "rows.csv" if into_file else None
+    there: list[bool] = []
+
+    def recorded(*_: object, **__: object) -> bool:
+        there.append(bool(path.read_text(encoding="utf-8") if path else capsys.readouterr().out))
+        return True
+
+    def once(*_: object, **how: Any) -> None:
+        rows = pl.DataFrame({"symbol": ["AAA"], "asof": [datetime(2026, 6, 1, 14, 5, tzinfo=UTC)]})
+        how["sink"](rows, rows, 0)
+
+    monkeypatch.setattr(ledger, "keep_live", recorded)
+    monkeypatch.setattr(live, "follow_bars", once)
+    options: dict[str, Any] = dict.fromkeys(("start", "until", "ingest", "delay", "patience"))
+    run = kp.load_pipeline("demo")
+    assert follow_to(path, "csv", bundle, space, run, symbols=(), prices=False, record=True, **options) == 0
+    assert there == [not into_file]
+    assert "AAA" in (path.read_text(encoding="utf-8") if path else "AAA")

@@ -140,7 +140,7 @@ def test_a_ledger_that_cannot_be_written_costs_no_prediction(tmp_path: Path, typ
     code, out, err = typed("predict", "-p", "demo", "-w", str(space.root), "--format", "json", "--now", AT)
     assert code == 3
     assert len(json.loads(out)) == 3
-    assert "the predictions above are not in the ledger (--no-record leaves it out)" in err
+    assert "these predictions are not in the ledger (--no-record leaves it out)" in err
     assert "Traceback" not in err
 
 
