@@ -253,8 +253,8 @@ def test_exit_code_of_a_command_is_that_of_the_process() -> None:
 
 
 def test_every_command_module_is_in_the_table() -> None:
-    shared = {"__init__", "board", "endings", "follow", "ledger", "narrow", "options", "output", "progress", "ranged"}
-    shared |= {"usage"}
+    shared = {"__init__", "board", "endings", "follow", "group", "ledger", "narrow", "options", "output", "progress"}
+    shared |= {"ranged", "usage"}
     below = {"bars_check", "bars_export", "bars_upkeep"}  # commands of `klinepred bars`
     modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - shared - below
     assert {module for module, _ in COMMANDS.values()} == modules
