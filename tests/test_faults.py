@@ -90,6 +90,15 @@ class Nodes:
                     return True
         return False
 
+    def workers(self, word: str) -> set[int]:
+        """Numbers of all processes of such a name."""
+        found = set()
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if re.search(word, " ".join(process.cmdline())):
+                    found.add(process.pid)
+        return found
+
     def kill(self, word: str) -> None:
         """Kill a machine on which a process of such a name works, if there is one; else any."""
         self._order(word)
@@ -209,7 +218,11 @@ def test_a_training_ends_with_the_same_model_though_driver_worker_and_machine_ar
     before = saved(space)
     second = driver([*words, "--resume", "last"], nodes, **record)
     wait_for(lambda: saved(space) > before, second)
+    old = nodes.workers(TRAINS)
+    assert len(old) == 2
     wait_for(lambda: nodes.kill_worker(TRAINS), second)
+    # both anew: the one that was left may have saved once more, and a second kill would fall into the same restart
+    wait_for(lambda: len(nodes.workers(TRAINS) - old) == 2 and not nodes.workers(TRAINS) & old, second)
     before = saved(space)
     wait_for(lambda: saved(space) > before, second)
     nodes.kill(TRAINS)
