@@ -134,7 +134,8 @@ def _check_order(bars: pl.DataFrame) -> None:
 
 def _check_one_calendar(bars: pl.DataFrame) -> None:
     """A symbol has one calendar: by two of them its sessions would be others from row to row."""
-    mixed = bars.group_by("symbol").agg(pl.col(CALENDAR).cast(pl.String).unique().sort())
+    pairs = bars.select("symbol", pl.col(CALENDAR)).unique()
+    mixed = pairs.group_by("symbol").agg(pl.col(CALENDAR).cast(pl.String).sort())
     mixed = mixed.filter(pl.col(CALENDAR).list.len() > 1).sort("symbol")
     if mixed.height:
         symbol, clocks = mixed.row(0)

@@ -90,7 +90,7 @@ def cuts_of(ends: Sequence[int]) -> list[int]:
 def _raw_targets(closes: pl.DataFrame, h: int) -> pl.DataFrame:
     """All of `add_targets` but `y`, for whole symbols."""
     # symbols by number: rows are sorted by them, and numbers are compared and grouped faster than names
-    frame = _ahead(place(closes), h).with_columns(_symbol=pl.col("symbol").rle_id()).with_row_index("_row")
+    frame = _ahead(place(closes), h).with_columns(_symbol=pl.col("symbol").rle_id())
     linked = pl.col("slot") == _before("slot") + 1
     group = (
         pl.when(~linked)
@@ -145,7 +145,7 @@ def _before(name: str, rows: int = 1) -> pl.Expr:
 
 
 def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:
-    """Session and segment of the bar that the calendar expects h bars after each row."""
+    """Session and segment of the bar that the calendar expects h bars after each row, and the row's number, `_row`."""
     parts = []
     for (name,), part in frame.with_row_index("_row").group_by(CALENDAR, maintain_order=True):
         table = segments(Clock.parse(str(name)))
@@ -153,7 +153,7 @@ def _ahead(frame: pl.DataFrame, h: int) -> pl.DataFrame:
         parts.append(
             part.with_columns(_session_ahead=table["session"].gather(at), _segment_ahead=table["segment"].gather(at))
         )
-    return (parts[0] if len(parts) == 1 else pl.concat(parts).sort("_row")).drop("_row")
+    return parts[0] if len(parts) == 1 else pl.concat(parts).sort("_row")
 
 
 def _trailing_breaks(frame: pl.DataFrame, number: int, name: str) -> pl.DataFrame:
@@ -161,7 +161,7 @@ def _trailing_breaks(frame: pl.DataFrame, number: int, name: str) -> pl.DataFram
     steps = frame.filter(pl.col("_group") == number).select(
         "_row", pl.col("_square").rolling_mean(BREAK_STEPS, min_samples=BREAK_LEAST).over("_symbol").alias(name)
     )
-    if steps.is_empty():
+    if steps.is_empty():  # as of lunch with most calendars
         return frame.with_columns(pl.lit(None, pl.Float64).alias(name))
     return frame.join(steps, on="_row", how="left", maintain_order="left").with_columns(
         pl.col(name).forward_fill().over("_symbol")
@@ -197,9 +197,8 @@ def relative_means(
             .group_by(keys, maintain_order=True)
             .agg("raw")
             .filter(pl.col("raw").list.len() >= QUORUM)
-            .select(
-                *keys, _mean=pl.col("raw").list.mean()
-            )  # a group's mean depends, in its last bits, on where it lies
+            # of a list, since the mean of a group depends, in its last bits, on where the group lies
+            .select(*keys, _mean=pl.col("raw").list.mean())
             .collect()
         )
     return pl.concat(means)

@@ -78,8 +78,13 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, data: str, run: Pipeli
         ) from error
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: Path, *, glance: bool = False) -> dict[str, Any]:
     """Read a checkpoint onto the CPU; nothing in it is executed.
+
+    Parameters
+    ----------
+    glance
+        For what is no tensor: these are mapped, not read, and checksums are not looked at.
 
     Raises
     ------
@@ -92,12 +97,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as parts:
             if any(part.compress_type != zipfile.ZIP_STORED for part in parts.infolist()):
                 raise _foreign(path, "one with packed parts, which torch never writes")
-            broken = parts.testzip()  # torch.load does not look at the checksums
+            broken = None if glance else parts.testzip()  # torch.load does not look at the checksums
         if broken is not None:
             raise _foreign(path, f"a damaged one: the checksum of {broken} is another")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch wonders aloud about bytes that it then refuses
-            table = torch.load(path, map_location="cpu", weights_only=True)
+            table = torch.load(path, map_location="cpu", weights_only=True, mmap=glance)
     except OSError as error:
         raise _foreign(path, error.strerror or str(error)) from error
     except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
@@ -254,12 +259,12 @@ def checkpoint_of(space: Workspace, job: str, *, pipeline: str) -> Path | None:
     files = sorted(checkpoint_folder(space).glob("*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in files if job else []:
         try:
-            table = load_checkpoint(path)
+            table = load_checkpoint(path, glance=True)
+            if table.get("job") == job and table["pipeline"]["name"] == pipeline:
+                load_checkpoint(path)  # whole
+                return path
         except TrainingError as error:
             log.warning("passed by: %s", error)
-            continue
-        if table.get("job") == job and table["pipeline"]["name"] == pipeline:
-            return path
     return None
 
 

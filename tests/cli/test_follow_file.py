@@ -91,4 +91,5 @@ def test_what_a_file_holds_is_in_the_ledger_and_a_screen_does_not_wait_for_it(
     run = kp.load_pipeline("demo")
     assert follow_to(path, "csv", bundle, space, run, symbols=(), prices=False, record=True, **options) == 0
     assert there == [not into_file]
-    assert "AAA" in (path.read_text(encoding="utf-8") if path else "AAA")
+    if path:
+        assert "AAA" in path.read_text(encoding="utf-8")
