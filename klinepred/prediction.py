@@ -23,7 +23,7 @@ from klinepred.features.spec import FeatureSet
 from klinepred.model.bundle import ModelBundle, features_of
 from klinepred.model.forward import forward_rows
 from klinepred.remarks import count_members, remarks, strange_columns
-from klinepred.schema import BAR, CALENDAR, TS, Bars
+from klinepred.schema import BAR, CALENDAR, PRICE_SCHEMA, TS, Bars
 from klinepred.schema import PREDICTION_SCHEMA as PREDICTION_SCHEMA  # its place for who imports it from here
 
 log = logging.getLogger("klinepred.prediction")
@@ -112,13 +112,13 @@ def forecast(
     end = clock_now - BAR + timedelta(microseconds=1)
     frame = _recent(bars, bundle, features, end) if span is None else bars.filter(pl.col("ts") < end).collect()
     wanted = list(symbols) if symbols is not None else frame.get_column("symbol").unique().sort().to_list()
-    failures = {s: f"no data for {s} finished by {clock_now:%Y-%m-%dT%H:%M:%SZ}" for s in wanted}
-    for symbol in frame.get_column("symbol").unique().to_list():
-        failures.pop(symbol, None)
-    if frame.is_empty() and not need_rows:
-        return Forecast(pl.DataFrame(schema=PREDICTION_SCHEMA), failures, pl.DataFrame())
+    there = set(frame.get_column("symbol").unique())
+    failures = {s: f"no data for {s} finished by {clock_now:%Y-%m-%dT%H:%M:%SZ}" for s in wanted if s not in there}
     if frame.is_empty():
-        raise nothing(failures)
+        if need_rows:
+            raise nothing(failures)
+        none, priced = (pl.DataFrame(schema=schema) for schema in (PREDICTION_SCHEMA, PRICE_SCHEMA))
+        return Forecast(none, dict(sorted(failures.items())), priced)
     table = build_features(frame, features, universe=bundle.universe)
     data = make_dataset(table, bundle.dataset, scaler=bundle.scaler, split=bundle.split, need_rows=False)
     for symbol, (have_bars, have_sessions) in data.lacking.items():
@@ -129,10 +129,10 @@ def forecast(
         mind_absent(bundle, frame.get_column("symbol").unique().to_list())
     counted = count_members(table, data.rows.filter(pl.Series(mask_N)).get_column("ts"))
     rows, prices = _rows(bundle, data, mask_N, clock_now, counted=counted, history=span is not None)
-    there = frame if span is None else frame.filter(pl.col("ts").is_between(*span, closed="left"))
+    asked = frame if span is None else frame.filter(pl.col("ts").is_between(*span, closed="left"))
     for symbol in set(wanted) - set(rows.get_column("symbol").to_list()) - set(failures):
         ends = "at its newest bar" if span is None else "in that range"
-        failures[symbol] = broken(bundle, ends) if symbol in there.get_column("symbol") else NO_BAR
+        failures[symbol] = broken(bundle, ends) if symbol in asked.get_column("symbol") else NO_BAR
     if rows.is_empty() and need_rows:
         raise nothing(failures)
     return Forecast(rows, dict(sorted(failures.items())), prices)

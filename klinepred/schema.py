@@ -39,6 +39,12 @@ PREDICTION_SCHEMA: Final[dict[str, pl.DataType]] = {
     "run_id": pl.String(),
 }
 """Columns of `Predictions`. `target_ts` is the OPEN of the predicted bar; returns in basis points (1e-4)."""
+PRICE_SCHEMA: Final = {
+    "symbol": pl.String(),
+    "bar_ts": TS,
+    **dict.fromkeys(("last_close", "expected_close", "lo80_close", "hi80_close"), pl.Float64()),
+}
+"""Columns of the same as prices (`klinepred.prediction.Forecast.prices`)."""
 
 CALENDAR: Final = "calendar"
 """Name of the column that says by which clock a row lives (see `klinepred.calendar.Clock`); Categorical."""

@@ -203,3 +203,5 @@ def test_a_batch_in_which_nothing_has_bars_yet_costs_the_others_nothing(
     assert answer.rows["symbol"].to_list() == ["AAA"]
     assert answer.prices["symbol"].to_list() == ["AAA"]
     assert answer.failures == {"DDD": "no data for DDD finished by 2026-06-02T16:00:00Z"}
+    late = forecast(alone, Bars(kp.scan_bars(space).head(0)), symbols=("DDD",), now=NOW, need_rows=False)
+    assert (late.rows.schema, late.prices.schema) == (answer.rows.schema, answer.prices.schema)
